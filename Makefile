@@ -1,0 +1,48 @@
+# Everything a person or CI does with a checkout. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# molecule looks into extensions/ by itself; this project keeps a top-level molecule/.
+export MOLECULE_GLOB := molecule/*/molecule.yml
+export LAB_NAME ?= gpulab
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: ## .venv with all pinned tools (no root needed)
+	@tests/setup/venv
+
+.PHONY: system
+system: ## packages of this machine that the lab needs (root; does nothing when they are there)
+	@tests/setup/system
+
+.PHONY: unit
+unit: setup ## unit tests only (seconds)
+	@tests/run unit
+
+.PHONY: sanity
+sanity: setup ## ansible-test sanity, linters, types, docs
+	@tests/run sanity
+
+.PHONY: test
+test: setup system ## every tier that CI runs
+	@tests/run unit sanity build molecule
+
+.PHONY: full
+full: setup system ## all of `test` and what takes long
+	@tests/run unit sanity build molecule full
+
+.PHONY: bench
+bench: setup ## measured figures, one JSON line each
+	@tests/run-bench
+
+.PHONY: demo
+demo: setup system ## the stack on a simulated fleet, and its report
+	@tests/demo/run
+
+.PHONY: clean
+clean: ## remove the lab (hosts, network, images) and build products; .venv stays
+	@tests/lab/lab clean
+	@rm -rf .build .ansible .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz
