@@ -110,3 +110,7 @@ class Context:
     collection_version: str = "0.0.0"
     runtime_sha256: str | None = None
     """Hash of the host core that this controller would install (None: unknown)."""
+    lock: dict[str, t.Any] | None = None
+    """This host's group of the stack lock (schemas/stack_lock.schema.json → groups.*); None: no lock applies."""
+    local_connection: bool = False
+    """Controller and host are the same machine: never reboot it from within."""

@@ -4,8 +4,8 @@
 """The fact `gpufleet` of a host: gpu_info of this run, its freshness, and predictions of check mode.
 
 Private to the collection. One gpu_info document is shared by all checks of a run. It is stale when
-it comes from another process (a persistent fact cache), when an action of ours changed the host
-since, or when the caller asks for new facts.
+it comes from another process (a persistent fact cache) or when the caller asks for new facts, as every converge does
+at its end: it verifies itself.
 """
 
 from __future__ import annotations
@@ -35,18 +35,13 @@ def read(task_vars: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def fresh(fact: t.Mapping[str, t.Any], run: str) -> bool:
     """Whether the stored document may be used by this run."""
-    return bool(fact.get("info")) and fact.get("run") == run and not fact.get("stale")
+    return bool(fact.get("info")) and fact.get("run") == run
 
 
 def collected(fact: t.Mapping[str, t.Any], run: str, info: dict[str, t.Any]) -> dict[str, t.Any]:
     """The fact after a new collection: one generation on, predictions of this run kept (check mode only has them)."""
     predicted = fact.get("predicted") if fact.get("run") == run else None
-    return {"schema": 1, "run": run, "generation": int(fact.get("generation") or 0) + 1, "stale": False, "info": info, "predicted": predicted or {}}
-
-
-def invalidated(fact: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The fact after a change on the host: the next check reads again."""
-    return {**fact, "stale": True}
+    return {"schema": 1, "run": run, "generation": int(fact.get("generation") or 0) + 1, "info": info, "predicted": predicted or {}}
 
 
 def merge(base: t.Any, over: t.Any) -> t.Any:
