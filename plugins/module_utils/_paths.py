@@ -1,0 +1,43 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where this collection keeps things on a host. Private to the collection.
+
+Everything that is ours lies in one of five folders; what lies elsewhere because the system wants it
+there is listed in OWNED_FILES, so that facts can hash it and a role can remove it.
+"""
+
+from __future__ import annotations
+
+ETC_DIR = "/etc/gpufleet"
+VAR_DIR = "/var/lib/gpufleet"
+RUN_DIR = "/run/gpufleet"
+PYTHON_DIR = "/opt/gpufleet/python"
+RUNTIME_DIR = "/opt/gpufleet/lib/gpufleet_host"
+
+GPU_SETTINGS = ETC_DIR + "/gpu_settings.json"
+GPU_SETTINGS_RECORDED = VAR_DIR + "/gpu_settings.json"
+REBOOT_REQUIRED = VAR_DIR + "/reboot_required.json"
+DRIVER_RECORD = VAR_DIR + "/driver.json"
+
+RUN_LOCK = "run.lock"
+"""Name below the run directory."""
+NVML_HUNG = "nvml_hung.json"
+"""Name below the run directory."""
+
+OWNED_FILES: tuple[str, ...] = (
+    "/etc/apt/keyrings/gpufleet-nvidia.asc",
+    "/etc/apt/preferences.d/gpufleet-nvidia",
+    "/etc/apt/sources.list.d/gpufleet-nvidia.sources",
+    "/etc/modprobe.d/gpufleet-nvidia.conf",
+    "/etc/modprobe.d/gpufleet-nouveau.conf",
+    "/etc/modules-load.d/gpufleet-nvidia.conf",
+    "/etc/systemd/system/gpufleet-gpu-governor.service",
+    "/etc/systemd/system/gpufleet-gpu-settings.service",
+    "/etc/yum.repos.d/gpufleet-nvidia.repo",
+    GPU_SETTINGS,
+)
+"""Files outside /var and /run that this collection writes; `gpu_info` reports the hash of each."""
+
+OWNED_UNIT_PREFIX = "gpufleet-"
+"""Every systemd unit of ours starts with this."""
