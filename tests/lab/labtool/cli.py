@@ -1,0 +1,130 @@
+"""`tests/lab/lab VERB …`"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+
+from . import image, inventory, network, server
+from .hosts import Fleet, parse
+from .settings import LabError, Settings, load
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lab", description="Test hosts with systemd, an address and ssh each (see docs/testing.md).")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    up = verbs.add_parser("up", help="bring hosts up, keeping those that run; NAME[:PROFILE][@IMAGE][+privileged]")
+    up.add_argument("specs", nargs="+", metavar="NAME[:PROFILE]")
+    up.add_argument("--image", default=os.environ.get("LAB_IMAGE", "debian12"), help="image of hosts that name none (tests/lab/images.ini)")
+    up.add_argument("--fresh", action="store_true", help="make the hosts anew")
+    for verb, text in (
+        ("down", "remove hosts (all, if none is named)"),
+        ("reset", "make hosts anew (all, if none is named)"),
+        ("reboot", "reboot hosts and wait until they are back"),
+        ("wait", "wait until hosts answer"),
+    ):
+        verbs.add_parser(verb, help=text).add_argument("names", nargs="*")
+    for verb, text in (("ssh", "a shell or a command on a host, as ops"), ("exec", "a command on a host as root, without ssh")):
+        one = verbs.add_parser(verb, help=text)
+        one.add_argument("name")
+        one.add_argument("command", nargs=argparse.REMAINDER)
+    verbs.add_parser("status", help="the lab's hosts")
+    verbs.add_parser("inventory", help="write the Ansible inventory and print its path")
+    verbs.add_parser("image", help="build a host image, print its tag").add_argument("image", nargs="?", default="debian12")
+    verbs.add_parser("clean", help="remove hosts, network, server and, unless another lab uses them, images").add_argument(
+        "--keep-images", action="store_true"
+    )
+    return parser
+
+
+@contextlib.contextmanager
+def _locked(settings: Settings) -> Iterator[None]:
+    """One change at a time per lab; a killed run leaves no lock behind."""
+    with (settings.state / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"lab: waiting for another run on lab {settings.name}", file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _status(fleet: Fleet) -> None:
+    rows = [("HOST", "ADDRESS", "IMAGE", "PROFILE", "STATE")]
+    rows += [(h.name, h.address, h.image, h.profile or "-", fleet.state(h.name)) for h in fleet.known().values()]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def _clean(fleet: Fleet, keep_images: bool) -> None:
+    settings = fleet.settings
+    server.stop(settings)
+    fleet.down([])
+    network.remove(settings, fleet.engine)
+    shutil.rmtree(settings.state, ignore_errors=True)
+    if keep_images:
+        return
+    others = fleet.engine.call("ps", "-a", "--filter", "label=gpufleet.lab", "--format", "{{.Names}}", check=False).stdout.split()
+    if others:
+        print(f"lab: images stay, other labs use them ({others[0]} …)", file=sys.stderr)
+        return
+    found = fleet.engine.call("images", "--filter", f"reference={image.REPOSITORY}-*", "-q", check=False).stdout.split()
+    if found:
+        fleet.engine.call("rmi", "-f", *sorted(set(found)), check=False)
+    shutil.rmtree(settings.cache, ignore_errors=True)
+
+
+def _up(fleet: Fleet, options: argparse.Namespace) -> None:
+    started = time.monotonic()
+    wanted = [parse(spec, options.image) for spec in options.specs]
+    if options.fresh:
+        fleet.down([host.name for host in wanted])
+    made = fleet.up(wanted)
+    gateway = str(next(network.ensure(fleet.settings, fleet.engine).hosts()))
+    server.ensure(fleet.settings, gateway)
+    path = inventory.write(fleet)
+    summary = {"made": made, "kept": sorted({h.name for h in wanted} - set(made)), "seconds": round(time.monotonic() - started, 1), "inventory": path}
+    print(json.dumps(summary))
+
+
+def run(options: argparse.Namespace) -> int:
+    settings = load()
+    fleet = Fleet(settings)
+    if options.verb == "ssh":
+        command = [*fleet.ssh_command(options.name), *options.command]
+        os.execvp(command[0], command)
+    if options.verb == "exec":
+        terminal = ["-it"] if sys.stdin.isatty() else []
+        command = [*fleet.engine.base, "exec", *terminal, fleet.container(options.name), *(options.command or ["bash"])]
+        os.execvp(command[0], command)
+    with _locked(settings):
+        if options.verb == "up":
+            _up(fleet, options)
+        elif options.verb == "status":
+            _status(fleet)
+        elif options.verb == "inventory":
+            print(inventory.write(fleet))
+        elif options.verb == "image":
+            print(image.ensure(settings, fleet.engine, options.image))
+        elif options.verb == "clean":
+            _clean(fleet, options.keep_images)
+        else:
+            getattr(fleet, options.verb)(options.names or list(fleet.known()))
+            inventory.write(fleet)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        return run(_parser().parse_args(arguments))
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
