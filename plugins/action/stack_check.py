@@ -1,0 +1,173 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gate: facts from the host, everything else on the controller."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib
+import os
+import typing as t
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ..plugin_utils import _facts, _render
+from ..plugin_utils._conduct import judge_conduct
+from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
+from ..plugin_utils._lock import group_of
+from ..plugin_utils._matrix import judge
+from ..plugin_utils._matrix_load import MatrixError, load_matrix
+from ..plugin_utils._products import complete
+from ..plugin_utils._runtime import host_core_sha256
+
+# Which findings of the matrix stop which component. A role answers for its own ground only:
+# an engine's advisory must not keep the power limit of a host from being set.
+GATES: dict[str, frozenset[str] | None] = {
+    "host": None,
+    "driver": frozenset({"os", "gpu", "driver", "fabric", "matrix", "policy"}),
+    "power": frozenset({"power", "matrix", "policy"}),
+}
+
+GPU_INFO_OPTIONS = ("nvml_timeout", "nvml_library", "python_path", "sysfs_root", "procfs_root", "expected_gpus")
+
+ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
+    "component": {"type": "str", "required": True, "choices": list(GATES)},
+    "desired": {"type": "dict", "default": {}},
+    "stack": {"type": "dict", "default": {}},
+    "lock": {"type": "path"},
+    "unknown": {"type": "str", "default": "block", "choices": ["warn", "block"]},
+    "allow": {"type": "list", "elements": "dict", "default": []},
+    "matrix_overlay": {"type": "list", "elements": "path", "default": []},
+    "disruption_max": {"type": "str"},
+    "take_over": {"type": "list", "elements": "str", "default": []},
+    "refresh": {"type": "bool", "default": False},
+    "verify": {"type": "bool", "default": False},
+    "report_only": {"type": "bool", "default": False},
+    "nvml_timeout": {"type": "float"},
+    "nvml_library": {"type": "path"},
+    "python_path": {"type": "path"},
+    "sysfs_root": {"type": "path"},
+    "procfs_root": {"type": "path"},
+    "expected_gpus": {"type": "int"},
+}
+
+
+class ActionModule(ActionBase):
+    """Facts → gate → plan. Never changes the host; see the module documentation of stack_check."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+    # A gate that runs in the background stops nothing.
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        result = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)[1]
+        context = self._context(args, task_vars)
+        try:
+            matrix = load_matrix(overlays=args["matrix_overlay"])
+        except MatrixError as error:
+            raise AnsibleActionFail(str(error)) from error
+
+        run = _facts.run_id()
+        fact = _facts.read(task_vars)
+        collected = args["refresh"] or not _facts.fresh(fact, run)
+        if collected:
+            answer = self._collect(args, task_vars)
+            if answer.get("failed") or answer.get("unreachable"):
+                return {**result, **answer}
+            fact = _facts.collected(fact, run, complete(answer["gpu_info"], matrix))
+        facts = _facts.effective(fact)
+
+        plan = self._plan(args, facts, matrix, context)
+        stack = _facts.merge(args["stack"], plan.details.get("stack") or {})
+        gate = GATES[args["component"]]
+        findings = [finding for finding in judge(matrix, facts, stack, context) if gate is None or finding.component in gate]
+        plan.findings = sorted([*plan.findings, *judge_conduct(plan, facts, context), *findings, *_unconverged(args, plan)], key=Finding.sort_key)
+
+        check_mode = bool(self._task.check_mode)
+        if check_mode and plan.predicted:
+            fact["predicted"] = _facts.merge(fact.get("predicted") or {}, plan.predicted)
+        if collected or (check_mode and plan.predicted):
+            result["ansible_facts"] = {_facts.FACT: fact}
+        blocking = [finding for finding in plan.findings if finding.severity == "block"]
+        result.update(plan.to_dict())
+        result["converge"] = bool(plan.changes) and not check_mode and not blocking
+        result["changed"] = bool(plan.changes) and check_mode
+        if check_mode and plan.changes and self._task.diff:
+            result["diff"] = _render.diff(plan.component, plan.changes)
+        if blocking and not args["report_only"]:
+            result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking))
+        return result
+
+    def _context(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> Context:
+        limit = args["disruption_max"] or None
+        if limit is not None and limit not in DISRUPTIONS:
+            raise AnsibleActionFail(f"disruption_max is {limit!r}; expected one of {', '.join(DISRUPTIONS)}, or empty for the default")
+        return Context(
+            today=datetime.date.today(),
+            unknown=args["unknown"],
+            allow=tuple(args["allow"]),
+            disruption_max=limit,
+            take_over=frozenset(args["take_over"]),
+            check_mode=bool(self._task.check_mode),
+            runtime_sha256=host_core_sha256(),
+            lock=_lock_group(args["lock"], str(task_vars.get("inventory_hostname"))),
+            local_connection=self._connection.transport == "local",
+        )
+
+    def _collect(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None}
+        return self._execute_module(module_name="gpufleet.inference.gpu_info", module_args=options, task_vars=task_vars)
+
+    def _plan(self, args: dict[str, t.Any], facts: dict[str, t.Any], matrix: t.Any, context: Context) -> Plan:
+        planner = importlib.import_module(f"..plugin_utils._plan_{args['component']}", __package__)
+        return t.cast(Plan, planner.plan(args["desired"], facts, matrix, context))
+
+
+def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
+    """This host's group in the stack lock; a path that is set must lead to a lock that can be read."""
+    if not path:
+        return None
+    if not os.path.exists(path):
+        raise AnsibleActionFail(f"The stack lock {path} does not exist. Write it with playbook gpufleet.inference.lock, or leave gpu_stack_lock empty.")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return group_of(yaml.safe_load(stream), host)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise AnsibleActionFail(f"The stack lock {path} cannot be used: {error}") from error
+
+
+def _unconverged(args: dict[str, t.Any], plan: Plan) -> list[Finding]:
+    """After converge, what is still different is a failure with a name."""
+    if not args["verify"]:
+        return []
+    return [
+        dataclasses.replace(
+            _NOT_CONVERGED,
+            component=change.component,
+            id=f"{change.component}.not_converged",
+            subject=change.subject,
+            found=str(change.before),
+            needed=str(change.after),
+            message=f"Converge ended, but this is still to do: {change.message}.",
+        )
+        for change in plan.changes
+    ]
+
+
+_NOT_CONVERGED = Finding(
+    id="host.not_converged",
+    severity="block",
+    component="host",
+    found="",
+    needed="",
+    message="",
+    fix="Read the host's journal for the subject named here; run again with -v to see what converge did.",
+    source="verification after converge",
+)
