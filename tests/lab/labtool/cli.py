@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from . import image, inventory, network, server
+from . import actions, image, inventory, network, server
 from .hosts import Fleet, parse
 from .settings import LabError, Settings, load
 
@@ -24,6 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("specs", nargs="+", metavar="NAME[:PROFILE]")
     up.add_argument("--image", default=os.environ.get("LAB_IMAGE", "debian12"), help="image of hosts that name none (tests/lab/images.ini)")
     up.add_argument("--fresh", action="store_true", help="make the hosts anew")
+    up.add_argument("--only", action="store_true", help="remove all other hosts of the lab")
     for verb, text in (
         ("down", "remove hosts (all, if none is named)"),
         ("reset", "make hosts anew (all, if none is named)"),
@@ -35,6 +36,11 @@ def _parser() -> argparse.ArgumentParser:
         one = verbs.add_parser(verb, help=text)
         one.add_argument("name")
         one.add_argument("command", nargs=argparse.REMAINDER)
+    log = verbs.add_parser("actionlog", help="mark: start counting; show: what hosts were asked to do since the mark")
+    log.add_argument("what", choices=["mark", "show"])
+    log.add_argument("names", nargs="*", help="hosts (all, if none is named)")
+    log.add_argument("--all", action="store_true", help="queries and module starts too, not only what changes a host")
+    log.add_argument("--json", action="store_true", help="one JSON line per action")
     verbs.add_parser("status", help="the lab's hosts")
     verbs.add_parser("inventory", help="write the Ansible inventory and print its path")
     verbs.add_parser("image", help="build a host image, print its tag").add_argument("image", nargs="?", default="debian12")
@@ -67,7 +73,7 @@ def _status(fleet: Fleet) -> None:
 def _clean(fleet: Fleet, keep_images: bool) -> None:
     settings = fleet.settings
     server.stop(settings)
-    fleet.down([])
+    fleet.down(sorted(fleet.existing()))
     network.remove(settings, fleet.engine)
     shutil.rmtree(settings.state, ignore_errors=True)
     if keep_images:
@@ -82,16 +88,30 @@ def _clean(fleet: Fleet, keep_images: bool) -> None:
     shutil.rmtree(settings.cache, ignore_errors=True)
 
 
+def _actionlog(fleet: Fleet, options: argparse.Namespace) -> None:
+    for name in options.names or list(fleet.known()):
+        if options.what == "mark":
+            fleet.execute(name, "sh", "-c", f"printf '%s\\tmark\\t\\t\\n' \"$(date +%FT%T)\" >> {actions.LOG}")
+            continue
+        found = actions.parse(fleet.execute(name, "cat", actions.LOG).stdout)
+        for action in found if options.all else actions.of_kind(found, actions.CHANGES):
+            line = json.dumps({"host": name, **action.as_dict()}) if options.json else f"{name}: {action.time} {action.kind}: {action.words}"
+            print(line if options.json else f"{line}   (by {action.caller.strip() or '?'})")
+
+
 def _up(fleet: Fleet, options: argparse.Namespace) -> None:
     started = time.monotonic()
     wanted = [parse(spec, options.image) for spec in options.specs]
+    names = {host.name for host in wanted}
+    if options.only:
+        fleet.down(sorted(fleet.existing() - names))
     if options.fresh:
         fleet.down([host.name for host in wanted])
     made = fleet.up(wanted)
     gateway = str(next(network.ensure(fleet.settings, fleet.engine).hosts()))
     server.ensure(fleet.settings, gateway)
     path = inventory.write(fleet)
-    summary = {"made": made, "kept": sorted({h.name for h in wanted} - set(made)), "seconds": round(time.monotonic() - started, 1), "inventory": path}
+    summary = {"made": made, "kept": sorted(names - set(made)), "seconds": round(time.monotonic() - started, 1), "inventory": path}
     print(json.dumps(summary))
 
 
@@ -110,6 +130,8 @@ def run(options: argparse.Namespace) -> int:
             _up(fleet, options)
         elif options.verb == "status":
             _status(fleet)
+        elif options.verb == "actionlog":
+            _actionlog(fleet, options)
         elif options.verb == "inventory":
             print(inventory.write(fleet))
         elif options.verb == "image":
@@ -117,7 +139,8 @@ def run(options: argparse.Namespace) -> int:
         elif options.verb == "clean":
             _clean(fleet, options.keep_images)
         else:
-            getattr(fleet, options.verb)(options.names or list(fleet.known()))
+            everyone = fleet.existing() if options.verb == "down" else fleet.known()
+            getattr(fleet, options.verb)(options.names or sorted(everyone))
             inventory.write(fleet)
     return 0
 

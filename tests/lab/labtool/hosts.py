@@ -58,6 +58,11 @@ class Fleet:
             self.list_file.unlink()      # written by a killed run or an older lab: the hosts are made anew
             return {}
 
+    def existing(self) -> set[str]:
+        """Hosts that are recorded, and those that only the engine still knows after a killed run."""
+        prefix = f"{self.settings.name}-"
+        return set(self.known()) | {container.removeprefix(prefix) for container in self.engine.containers(self.settings.name)}
+
     def record(self, hosts: dict[str, Host]) -> None:
         part = self.list_file.with_suffix(".part")
         part.write_text(json.dumps([asdict(host) for host in hosts.values()], indent=1) + "\n")
@@ -125,7 +130,7 @@ class Fleet:
 
     def down(self, names: list[str]) -> None:
         hosts = self.known()
-        for name in names or [*hosts, *(c.removeprefix(f"{self.settings.name}-") for c in self.engine.containers(self.settings.name))]:
+        for name in names:
             self.engine.remove(self.container(name))
             self.engine.call("volume", "rm", "-f", f"{self.container(name)}-containers", check=False)
             hosts.pop(name, None)
