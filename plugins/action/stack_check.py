@@ -88,7 +88,9 @@ class ActionModule(ActionBase):
         stack = _facts.merge(args["stack"], plan.details.get("stack") or {})
         gate = GATES[args["component"]]
         findings = [finding for finding in judge(matrix, facts, stack, context) if gate is None or finding.component in gate]
-        plan.findings = sorted([*plan.findings, *judge_conduct(plan, facts, context), *findings, *_unconverged(args, plan)], key=Finding.sort_key)
+        plan.findings = sorted(
+            [*plan.findings, *judge_conduct(plan, facts, context), *findings, *_unconverged(args, plan)], key=Finding.sort_key
+        )
 
         check_mode = bool(self._task.check_mode)
         if check_mode and plan.predicted:
@@ -135,7 +137,9 @@ def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
     if not path:
         return None
     if not os.path.exists(path):
-        raise AnsibleActionFail(f"The stack lock {path} does not exist. Write it with playbook gpufleet.inference.lock, or leave gpu_stack_lock empty.")
+        raise AnsibleActionFail(
+            f"The stack lock {path} does not exist. Write it with playbook gpufleet.inference.lock, or leave gpu_stack_lock empty."
+        )
     try:
         with open(path, encoding="utf-8") as stream:
             return group_of(yaml.safe_load(stream), host)

@@ -22,6 +22,9 @@ import zipfile
 
 from ._errors import HostError
 
+_EVERYONE_READS = 0o755
+"""mkdtemp makes a private directory; any user on the host may import nvidia-ml-py."""
+
 
 def wheel_identity(path: str) -> tuple[str, str]:
     """(distribution, version) as the wheel's METADATA says."""
@@ -56,7 +59,7 @@ def unpack(path: str, directory: str) -> None:
         with _open(path) as wheel:
             for name, digest in _record(wheel):
                 _extract(wheel, name, digest, fresh)
-        os.chmod(fresh, 0o755)
+        os.chmod(fresh, _EVERYONE_READS)
         compileall.compile_dir(fresh, quiet=2)
         remove(directory)
         os.rename(fresh, directory)

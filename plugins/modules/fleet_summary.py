@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -14,8 +13,8 @@ version_added: 0.1.0
 short_description: Sum up what the checks of a run found, host by host
 author: gpufleet contributors (@gpufleet)
 description:
-  - Runs in a play on localhost after the hosts' plays. Reads the registered results of M(gpufleet.inference.stack_check) of each host, also of
-    hosts that were stopped or never reached, and prints a table.
+  - Runs in a play on localhost after the hosts' plays. Reads the registered results of M(gpufleet.inference.stack_check) of each host,
+    also of hosts that were stopped or never reached, and prints a table.
 options:
   hosts:
     description: Names of the hosts.

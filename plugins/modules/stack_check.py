@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -60,7 +59,7 @@ options:
     default: []
   disruption_max:
     description:
-      - Highest class of disruption that may be planned, one of V(none), V(engine_restart), V(host_service_restart), V(gpu_reload), V(reboot).
+      - Highest class of disruption that may be planned: V(none), V(engine_restart), V(host_service_restart), V(gpu_reload), V(reboot).
       - Empty means V(none) where a process uses a GPU or an inference service runs, and no limit on an idle host.
     type: str
   take_over:

@@ -75,14 +75,12 @@ def _foreign_managers(plan: Plan, facts: t.Mapping[str, t.Any], context: Context
                     subject=component,
                     found=f"{manager['name']}: {manager['evidence']}",
                     needed=f"nobody else manages {component} on this host",
-                    message=f"{manager['name']} manages {component} on this host ({manager['evidence']}); two managers would undo each other's work.",
+                    message=f"{manager['name']} manages {component} on this host ({manager['evidence']}); two would undo each other's work.",
                     fix=f"Leave {component} to {manager['name']}, or remove it from there and set gpu_stack_take_over: [{component}].",
                     source=SOURCE,
                 )
             )
     return findings
-
-
 
 
 def _some(texts: list[str], limit: int = 3) -> str:

@@ -46,19 +46,35 @@ def summary(rows: t.Sequence[Json]) -> dict[str, int]:
     """How many hosts are in which status, and how many findings of which severity there are."""
     counts = Counter("stopped" if row["status"].startswith("stopped") else row["status"] for row in rows)
     severities = Counter(finding["severity"] for row in rows for finding in row["findings"])
-    return {**{key: counts.get(key, 0) for key in ("ok", "stopped", "failed", "unreachable")}, **{key: severities.get(key, 0) for key in ("block", "warn", "info")}}
+    return {
+        **{key: counts.get(key, 0) for key in ("ok", "stopped", "failed", "unreachable")},
+        **{key: severities.get(key, 0) for key in ("block", "warn", "info")},
+    }
 
 
 def table(rows: t.Sequence[Json]) -> str:
     """The rows as a text table, and each blocking finding below it."""
     cells = [list(COLUMNS)] + [
-        [row["host"], row["status"], row["gpus"] or "-", row["driver"] or "-", row["cuda"] or "-", row["power_limit"] or "-", _counts(row["findings"])] for row in rows
+        [
+            row["host"],
+            row["status"],
+            row["gpus"] or "-",
+            row["driver"] or "-",
+            row["cuda"] or "-",
+            row["power_limit"] or "-",
+            _counts(row["findings"]),
+        ]
+        for row in rows
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     lines.insert(1, "  ".join("-" * width for width in widths))
     for row in rows:
-        lines.extend(f"\n{row['host']}: {finding['message']}\n  fix: {finding['fix']}" for finding in row["findings"] if finding["severity"] == "block")
+        lines.extend(
+            f"\n{row['host']}: {finding['message']}\n  fix: {finding['fix']}"
+            for finding in row["findings"]
+            if finding["severity"] == "block"
+        )
     return "\n".join(lines)
 
 
@@ -69,7 +85,9 @@ def _findings(plans: t.Mapping[str, Json]) -> list[Json]:
 
 
 def _gpus(info: Json) -> str:
-    names = Counter(str(gpu.get("product") or f"unknown {gpu.get('pci_device_id')}").removeprefix("NVIDIA ") for gpu in info.get("gpus") or [])
+    names = Counter(
+        str(gpu.get("product") or f"unknown {gpu.get('pci_device_id')}").removeprefix("NVIDIA ") for gpu in info.get("gpus") or []
+    )
     return " + ".join(f"{count}× {name}" for name, count in names.items())
 
 
