@@ -74,8 +74,8 @@ def _foreign_managers(plan: Plan, facts: t.Mapping[str, t.Any], context: Context
                     component="host",
                     subject=component,
                     found=f"{manager['name']}: {manager['evidence']}",
-                    needed=f"nobody else manages {component} on this host",
-                    message=f"{manager['name']} manages {component} on this host ({manager['evidence']}); two would undo each other's work.",
+                    needed=f"no other manager of {component}",
+                    message=f"{manager['name']} manages {component} on this host ({manager['evidence']}): each would undo the other's work.",
                     fix=f"Leave {component} to {manager['name']}, or remove it from there and set gpu_stack_take_over: [{component}].",
                     source=SOURCE,
                 )
