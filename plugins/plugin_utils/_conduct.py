@@ -75,7 +75,7 @@ def _foreign_managers(plan: Plan, facts: t.Mapping[str, t.Any], context: Context
                     subject=component,
                     found=f"{manager['name']}: {manager['evidence']}",
                     needed=f"no other manager of {component}",
-                    message=f"{manager['name']} manages {component} on this host ({manager['evidence']}): each would undo the other's work.",
+                    message=f"{manager['name']} manages {component} on this host ({manager['evidence']}): each would undo the other.",
                     fix=f"Leave {component} to {manager['name']}, or remove it from there and set gpu_stack_take_over: [{component}].",
                     source=SOURCE,
                 )
