@@ -10,7 +10,6 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ..plugin_utils import _facts
 from ..plugin_utils._summary import host_row, summary, table
 
 ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
@@ -42,8 +41,8 @@ class ActionModule(ActionBase):
 
 def _row(name: str, host: t.Mapping[str, t.Any], names: t.Mapping[str, str], end_marker: str) -> dict[str, t.Any]:
     plans = {component: host[variable] for component, variable in names.items() if variable in host}
-    fact = _facts.read({"ansible_facts": host.get("ansible_facts") or {}})
-    # A check that failed registers its result, but its facts do not become facts of the host.
-    for plan in plans.values():
-        fact = (plan.get("ansible_facts") or {}).get(_facts.FACT) or fact
-    return host_row(name, fact.get("info"), plans, finished=end_marker in host)
+    # Registered results are there for hosts that failed too; facts set by a failed task are not.
+    end = host.get(end_marker) or {}
+    if end.get("host"):
+        plans["end"] = end
+    return host_row(name, plans, finished=bool(end) and not end.get("failed") and not end.get("unreachable"))

@@ -23,6 +23,7 @@ from ..plugin_utils._matrix import judge
 from ..plugin_utils._matrix_load import MatrixError, load_matrix
 from ..plugin_utils._products import complete
 from ..plugin_utils._runtime import host_core_sha256
+from ..plugin_utils._summary import host_summary
 
 # Which findings of the matrix stop which component. A role answers for its own ground only:
 # an engine's advisory must not keep the power limit of a host from being set.
@@ -98,12 +99,15 @@ class ActionModule(ActionBase):
         if collected or (check_mode and plan.predicted):
             result["ansible_facts"] = {_facts.FACT: fact}
         blocking = [finding for finding in plan.findings if finding.severity == "block"]
-        result.update(plan.to_dict())
+        result.update(plan.to_dict(), host=host_summary(facts))
         result["converge"] = bool(plan.changes) and not check_mode and not blocking
         result["changed"] = bool(plan.changes) and check_mode
         if check_mode and plan.changes and self._task.diff:
             result["diff"] = _render.diff(plan.component, plan.changes)
         if blocking and not args["report_only"]:
+            # What a person reads when a host is stopped: the findings, not the facts behind them.
+            for key in ("ansible_facts", "details", "diff", "predicted"):
+                result.pop(key, None)
             result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking))
         return result
 

@@ -146,6 +146,10 @@ details:
   description: What the role's own tasks need; private to the role.
   returned: always
   type: dict
+host:
+  description: What a table shows of the host (C(state), C(gpus), C(driver), C(cuda), C(power_limit), C(fingerprint)).
+  returned: always
+  type: dict
 ansible_facts:
   description: The fact C(gpufleet) with the C(gpu_info) document.
   returned: when facts were collected or predicted

@@ -16,30 +16,32 @@ Json = t.Mapping[str, t.Any]
 COLUMNS = ("host", "status", "gpus", "driver", "cuda", "power limit", "findings")
 
 
-def host_row(name: str, info: Json | None, plans: t.Mapping[str, Json], finished: bool) -> dict[str, t.Any]:
+def host_summary(info: Json) -> dict[str, t.Any]:
+    """The few facts of a host that a table shows; every check returns them, also one that stops the host."""
+    return {
+        "state": info.get("state"),
+        "gpus": _gpus(info),
+        "driver": _driver(info),
+        "cuda": (info.get("nvml") or {}).get("cuda_driver_version"),
+        "power_limit": _power_limit(info),
+        "fingerprint": (info.get("fingerprint") or {}).get("sha256"),
+    }
+
+
+def host_row(name: str, plans: t.Mapping[str, Json], finished: bool) -> dict[str, t.Any]:
     """What the report says about one host.
 
     `plans`: component → the result of its last check, in the order of the run. `finished`: the host reached the end of the run.
     """
-    findings = _findings(plans)
     stopped = next((component for component, plan in plans.items() if plan.get("failed")), None)
-    if info is None and not plans:
+    if not plans or any(plan.get("unreachable") for plan in plans.values()):
         status = "unreachable"
     elif stopped:
         status = f"stopped at {stopped}"
     else:
         status = "ok" if finished else "failed"
-    return {
-        "host": name,
-        "status": status,
-        "state": (info or {}).get("state"),
-        "gpus": _gpus(info or {}),
-        "driver": _driver(info or {}),
-        "cuda": ((info or {}).get("nvml") or {}).get("cuda_driver_version"),
-        "power_limit": _power_limit(info or {}),
-        "findings": findings,
-        "fingerprint": ((info or {}).get("fingerprint") or {}).get("sha256"),
-    }
+    facts = [plan["host"] for plan in plans.values() if plan.get("host")]
+    return {"host": name, "status": status, **(facts[-1] if facts else host_summary({})), "findings": _findings(plans)}
 
 
 def summary(rows: t.Sequence[Json]) -> dict[str, int]:
