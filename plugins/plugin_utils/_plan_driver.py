@@ -1,0 +1,121 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan of component `driver`: from what a site wants and what a host has to findings, changes and a decision.
+
+Private to the collection, pure. The parts are one file each: input, target (which driver), packages, modules (files,
+initramfs), running (load, daemons), reboot (evidence, policy), absent, predict.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ._contracts import Context, Decision, Plan
+from ._matrix_model import Matrix
+from ._plan_driver_absent import plan_absent
+from ._plan_driver_facts import HostDriver
+from ._plan_driver_input import Settings, parse
+from ._plan_driver_modules import module_part
+from ._plan_driver_packages import package_part
+from ._plan_driver_part import Part
+from ._plan_driver_predict import predict
+from ._plan_driver_reboot import reasons, reboot_part
+from ._plan_driver_running import running_part
+from ._plan_driver_target import Target, choose
+
+
+def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context) -> Plan:
+    """`desired`: the variables of role nvidia_driver without their prefix."""
+    result = Plan(component="driver")
+    settings, wrong = parse(desired)
+    if wrong:
+        result.findings.extend(wrong)
+        return result
+    host = HostDriver(facts)
+    if settings.state == "absent":
+        plan_absent(result, settings, host, context)
+        return result
+    target, findings = choose(settings, host, matrix, context)
+    result.findings.extend(findings)
+    if target is None:
+        return result
+    result.details["stack"] = {"driver": target.stack()}
+    _plan_present(result, settings, target, host, context)
+    return result
+
+
+def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context) -> None:
+    packages = package_part(settings, target, host)
+    moving = any(change.id == "driver.packages" for change in packages.changes)
+    files = module_part(settings, host, target.source)
+    future = (target.version or target.expected) if moving else host.module_version or host.library_version or ""
+    because = reasons(settings, host, future, target.kernel_modules if moving else host.kernel_modules)
+    running = running_part(settings, host, moving, bool(because))
+    work = bool(packages.changes or files.changes or running.changes)
+    reboot = reboot_part(settings, host, context, because, work)
+    guard = _guard(settings, host, moving, bool(running.details.get("load")))
+    for part in (packages, files, running, reboot, guard):
+        result.changes.extend(part.changes)
+        result.findings.extend(part.findings)
+        result.details.update(part.details)
+    result.decision = _decision(result, bool(because))
+    reboots = bool(because) and bool(reboot.details["reboot"]["now"])
+    result.predicted = predict(settings, target, host, moving, bool(running.details.get("load")), reboots)
+
+
+def _decision(result: Plan, reboot: bool) -> Decision:
+    # `reload` (replacing a loaded module without a reboot) belongs here once the role can do it.
+    return "reboot" if reboot else "converge" if result.changes else "nothing"
+
+
+def _guard(settings: Settings, host: HostDriver, moving: bool, loads: bool) -> Part:
+    """What must be true of the host before its driver is touched."""
+    part = Part()
+    if not host.gpus:
+        part.find(
+            "no_gpu",
+            "warn",
+            "No NVIDIA GPU is seen on the PCI bus; the driver can be installed here, but neither loaded nor verified.",
+            found="no PCI device 10de of class 0300 or 0302",
+            needed="at least one NVIDIA GPU",
+            fix="Check the host's hardware, or leave it out of the group of GPU hosts.",
+        )
+    if moving and host.state == "hung":
+        part.find(
+            "hung",
+            "block",
+            "The loaded driver does not answer; packages are not changed below it.",
+            found="state hung",
+            needed="a driver that answers, or none loaded",
+            fix="Reboot the host first; see playbook gpufleet.inference.doctor.",
+        )
+    signed = host.secure_boot.get("state") != "enabled" or host.secure_boot.get("mok_enrolled") is True
+    if settings.install_kernel_modules and (moving or loads) and not host.loaded_version and not signed:
+        part.find(
+            "secure_boot",
+            "block",
+            "Secure Boot is on and no machine owner key is enrolled, so the kernel would refuse the driver's modules.",
+            found="Secure Boot enabled, MOK not enrolled",
+            needed="an enrolled key that signs the modules, or Secure Boot off",
+            fix="Enrol a key (mokutil --import, confirmed on the console at the next boot), use modules that the distribution signs, "
+            "or switch Secure Boot off.",
+        )
+    release = host.kernel.get("release")
+    if (
+        settings.install_kernel_modules
+        and moving
+        and release
+        and release not in (host.kernel.get("headers") or [])
+        and not host.module_version
+    ):
+        part.find(
+            "headers_missing",
+            "warn",
+            f"There are no kernel headers for the running kernel {release}; packages that build their module with DKMS will not have one.",
+            found=f"headers for: {', '.join(host.kernel.get('headers') or []) or 'no kernel'}",
+            needed=f"headers for {release}",
+            fix="Install the headers of the running kernel, or use packages with prebuilt modules.",
+            subject=str(release),
+        )
+    return part

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The driver taken away again: what this role installed and wrote, and nothing else.
+
+Private to the collection, pure.
+"""
+
+from __future__ import annotations
+
+from ._contracts import Context, Plan
+from ._plan_driver_facts import HostDriver
+from ._plan_driver_input import Settings
+from ._plan_driver_modules import module_part
+from ._plan_driver_part import Part
+from ._plan_driver_reboot import reasons, reboot_part
+
+
+def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Context) -> None:
+    """Fill `plan` with the removal of the recorded packages, our files, our holds and our repository."""
+    ours = sorted(name for name in {*host.record_packages, *host.record_pending} if host.is_installed(name) or name in host.broken)
+    packages = Part()
+    if ours:
+        disruption = "reboot" if host.loaded_version else "none"
+        packages.change("packages", ", ".join(ours), {"version": host.version}, None, f"remove driver {host.version}", disruption)
+    elif host.version and not host.recorded:
+        packages.find(
+            "not_ours",
+            "warn",
+            f"Driver {host.version} is installed, but not by this role; it is left alone.",
+            found=f"driver {host.version}, no record of it in /var/lib/gpufleet/driver.json",
+            needed="a driver that this role installed",
+            fix="Remove it the way it was installed (apt purge, dnf remove, nvidia-uninstall).",
+        )
+    if host.repository_owned:
+        packages.change(
+            "repository", str(host.repository_file), host.repository_url, None, f"remove package repository {host.repository_url}"
+        )
+    if packages.changes or host.recorded:
+        if not packages.changes:
+            packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
+        packages.details["packages"] = {"absent": True, "names": ours, "holds": sorted(host.record_holds)}
+    files = module_part(settings, host, "")
+    because = reasons(settings, host, "" if ours or not host.version else host.version, None)
+    work = bool(packages.changes or files.changes)
+    reboot = reboot_part(settings, host, context, because, work)
+    for part in (packages, files, reboot):
+        plan.changes.extend(part.changes)
+        plan.findings.extend(part.findings)
+        plan.details.update(part.details)
+    plan.decision = "reboot" if because else "converge" if plan.changes else "nothing"
+    if ours:
+        plan.predicted = {"driver": {"installed": None, "library": None}}

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files about kernel modules: nouveau out, parameters, loading at boot; and whether the initramfs knows them.
+
+Private to the collection, pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ._plan_driver_facts import MODPROBE_CONF, MODULES_LOAD_CONF, NOUVEAU_CONF, HostDriver
+from ._plan_driver_input import Settings
+from ._plan_driver_part import Part
+
+HEAD = "# Written by gpufleet.inference, role nvidia_driver; changes here are overwritten.\n"
+IN_INITRAMFS = (MODPROBE_CONF, NOUVEAU_CONF)
+INITRAMFS_TOOLS = {
+    "debian": ["update-initramfs", "-u", "-k", "all"],
+    "redhat": ["dracut", "--force", "--regenerate-all"],
+}
+
+
+def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str, str | None]:
+    """Path → content (None: the file must not exist) of the files about modules."""
+    present = settings.state == "present" and settings.install_kernel_modules
+    nouveau = present and settings.nouveau_blacklist and (not host.nouveau_blacklisted or host.file_hash(NOUVEAU_CONF) is not None)
+    return {
+        NOUVEAU_CONF: HEAD + "blacklist nouveau\noptions nouveau modeset=0\n" if nouveau else None,
+        MODPROBE_CONF: _options(settings) if present else None,
+        # udev loads nvidia where the module has PCI aliases, but nobody loads nvidia-uvm before the first CUDA process.
+        MODULES_LOAD_CONF: HEAD + "nvidia\nnvidia-uvm\n" if present and host.gpus and source == "nvidia" else None,
+    }
+
+
+def module_part(settings: Settings, host: HostDriver, source: str) -> Part:
+    """Differences of the files; details `files` and `initramfs` for converge."""
+    part = Part()
+    wanted = wanted_files(settings, host, source)
+    for path, content in wanted.items():
+        before, after = host.file_hash(path), content and digest(content)
+        if before != after:
+            part.change("module_file", path, before, after, f"write {path}" if content else f"remove {path}")
+            part.details.setdefault("files", []).append({"path": path, "content": content})
+    _initramfs(part, host, wanted)
+    return part
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _options(settings: Settings) -> str | None:
+    lines = [
+        f"options {module} {' '.join(f'{name}={value}' for name, value in sorted(parameters.items()))}\n"
+        for module, parameters in sorted(settings.module_parameters.items())
+        if parameters
+    ]
+    return HEAD + "".join(lines) if lines else None
+
+
+def _initramfs(part: Part, host: HostDriver, wanted: dict[str, str | None]) -> None:
+    """An initramfs has its own copy of modprobe.d. What it was built with is recorded per kernel; another content is the evidence."""
+    tool = INITRAMFS_TOOLS.get(str(host.os.get("family")))
+    kernels = [str(release) for release in host.kernel.get("installed") or []]
+    contents = "".join(wanted[path] or "" for path in IN_INITRAMFS)
+    mark = digest(contents) if contents else ""
+    stale = [release for release in kernels if host.record_initramfs.get(release, "") != mark]
+    if not tool or not stale:
+        return
+    part.change(
+        "initramfs",
+        ", ".join(stale),
+        host.record_initramfs.get(stale[0]) or None,
+        mark or None,
+        f"rebuild the initramfs of {', '.join(stale)}",
+    )
+    part.details["initramfs"] = {"command": tool, "mark": dict.fromkeys(kernels, mark)}

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Difference in packages: the set, its holds, what is broken, and the repository it comes from.
+
+Private to the collection, pure. Which package versions a repository has is not a fact of the host: names and the driver
+version are planned here, the host resolves them (module driver_packages) and changes nothing if it cannot.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+
+from ._plan_driver_facts import HostDriver
+from ._plan_driver_input import Settings
+from ._plan_driver_part import Part
+from ._plan_driver_target import Target
+
+NVIDIA_REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
+NVIDIA_KEY = "3bf863cc.pub"
+"""Name of NVIDIA's key in its APT repositories."""
+
+
+def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
+    """Changes and findings about packages; details `packages` and `holds` for converge."""
+    part = Part()
+    _broken(part, host)
+    why = _why(settings, target, host)
+    if why:
+        _origin(part, host)
+        _downgrade(part, settings, target, host)
+        _holds_of_others(part, target, host)
+        part.change("packages", ", ".join(target.names), _before(host), _after(target), why, _disruption(target, host))
+    elif host.broken or host.record_pending:
+        part.change(
+            "repair",
+            ", ".join(host.broken or sorted(host.record_pending)),
+            "interrupted",
+            "installed",
+            "finish the interrupted transaction",
+        )
+    repository = _repository(part, settings, target, host, bool(why))
+    if part.changes:
+        part.details["packages"] = request(settings, target, host, repository)
+    _own_holds(part, settings, target, host, bool(why))
+    return part
+
+
+def request(settings: Settings, target: Target, host: HostDriver, repository: dict[str, str] | None) -> dict[str, t.Any]:
+    """What module driver_packages is asked for."""
+    packages = target.packages
+    pinning = [packages.pinning] if packages.pinning else []
+    return {
+        "source": target.source,
+        "names": list(target.names) + pinning,
+        "same_version": sorted({*packages.same_version} & {*target.names}),
+        "members": list(packages.members),
+        "branch": target.branch,
+        "version": target.version,
+        "hold": settings.hold,
+        "allow_downgrade": settings.allow_downgrade,
+        "repository": repository,
+        "holds": sorted(host.record_holds),
+    }
+
+
+def in_set(name: str, target: Target) -> bool:
+    """Whether a package belongs to the driver's set."""
+    return (
+        name in target.names
+        or name == target.packages.pinning
+        or any(fnmatch.fnmatch(name, pattern) for pattern in target.packages.members)
+    )
+
+
+def _why(settings: Settings, target: Target, host: HostDriver) -> str:
+    """Why a transaction is needed; empty if the host has what is asked for."""
+    if not host.version:
+        return f"install driver {target.version or 'branch ' + str(target.branch)} ({target.kernel_modules} modules) from {target.source}"
+    if target.version != host.version:
+        return f"change the driver from {host.version} to {target.version or 'the newest of branch ' + str(target.branch)}"
+    if settings.install_kernel_modules and host.kernel_modules and host.kernel_modules != target.kernel_modules:
+        return f"change the kernel modules from {host.kernel_modules} to {target.kernel_modules}"
+    missing = [name for name in target.names if not host.is_installed(name)]
+    if missing:
+        return f"add {', '.join(missing)} to driver {host.version}"
+    return ""
+
+
+def _before(host: HostDriver) -> dict[str, t.Any] | None:
+    return {"version": host.version, "kernel_modules": host.kernel_modules} if host.version else None
+
+
+def _after(target: Target) -> dict[str, t.Any]:
+    return {"version": target.version or target.expected or f"branch {target.branch}", "kernel_modules": target.kernel_modules}
+
+
+def _disruption(target: Target, host: HostDriver) -> t.Literal["none", "reboot"]:
+    """New libraries over a module of another version end every new CUDA process until the module is changed as well."""
+    return "reboot" if host.loaded_version and host.loaded_version != target.version else "none"
+
+
+def _broken(part: Part, host: HostDriver) -> None:
+    ours = {*host.record_packages, *host.record_pending}
+    foreign = [name for name in host.broken if name not in ours]
+    if foreign:
+        part.find(
+            "packages_broken",
+            "block",
+            f"Packages that this role did not install are not fully configured: {', '.join(foreign)}.",
+            found=", ".join(foreign),
+            needed="no interrupted package transaction of others",
+            fix="Look at `dpkg --audit` (or `dnf check`) on the host and finish that work there: dpkg --configure -a",
+            subject=", ".join(foreign),
+        )
+
+
+def _origin(part: Part, host: HostDriver) -> None:
+    if host.origin == "runfile":
+        part.find(
+            "foreign_runfile",
+            "block",
+            f"Driver {host.version} was installed by a .run file; packages over it would leave a mixture of both.",
+            found=f"driver {host.version} without packages",
+            needed="no driver, or one from packages",
+            fix="Run `nvidia-uninstall` on the host (with its GPUs idle), then this role again.",
+        )
+
+
+def _downgrade(part: Part, settings: Settings, target: Target, host: HostDriver) -> None:
+    wanted = target.version or target.expected
+    if not host.version or not wanted or _key(wanted) >= _key(host.version) or settings.allow_downgrade:
+        return
+    part.find(
+        "downgrade",
+        "block",
+        f"Driver {wanted} is older than the installed {host.version}; a downgrade has to be asked for.",
+        found=host.version,
+        needed=f"{wanted} asked for, so nvidia_driver_allow_downgrade: true",
+        fix="Set nvidia_driver_allow_downgrade: true for this run, or ask for the installed version or a newer one.",
+        subject="nvidia_driver_version",
+        nearest=host.version,
+    )
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _holds_of_others(part: Part, target: Target, host: HostDriver) -> None:
+    installed = {*host.packages, *host.package_set}
+    for name in sorted(name for name in installed if in_set(name, target) and host.is_held(name) and name not in host.record_holds):
+        part.find(
+            "foreign_hold",
+            "block",
+            f"Package {name} is held by someone else, and the asked change would have to move it.",
+            found=f"{name} on hold, not by this role",
+            needed="no foreign hold on the packages that change",
+            fix=f"If the hold has served its time: apt-mark unhold {name}. Otherwise ask for the installed version.",
+            subject=name,
+        )
+
+
+def _own_holds(part: Part, settings: Settings, target: Target, host: HostDriver, moving: bool) -> None:
+    """Holds as they should be; while packages move, the transaction itself lifts and sets them."""
+    if moving:
+        return
+    if not settings.hold:
+        lift, add = sorted(host.record_holds & host.holds), list[str]()
+    else:
+        members = [name for name in {*host.packages, *host.package_set} if host.is_installed(name) and in_set(name, target)]
+        lift, add = [], sorted(name for name in members if not host.is_held(name))
+    for name in add:
+        part.change("hold", name, "free", "held", f"hold {name}")
+    for name in lift:
+        part.change("hold", name, "held", "free", f"lift our hold of {name}")
+    if add or lift:
+        part.details["holds"] = {"add": add, "remove": lift}
+
+
+def _repository(part: Part, settings: Settings, target: Target, host: HostDriver, moving: bool) -> dict[str, str] | None:
+    """The repository to configure, or None where the host's own sources serve."""
+    if target.source != "nvidia":
+        return None
+    url = repository_url(settings, target)
+    if host.repository_url and _same(host.repository_url, url):
+        return None
+    if not moving and not host.repository_owned:
+        return None
+    part.change("repository", url, host.repository_url if host.repository_owned else None, url, f"use package repository {url}")
+    return {"url": url, "key": settings.repository_key, "key_url": settings.repository_key_url or f"{url}{NVIDIA_KEY}"}
+
+
+def repository_url(settings: Settings, target: Target) -> str:
+    """The folder of this system below the base that the site names, or NVIDIA's."""
+    base = (settings.repository_url or NVIDIA_REPOSITORY).rstrip("/")
+    path = target.os.repository_path or ""
+    return f"{base}/" if base.endswith(path) else f"{base}/{path}/"
+
+
+def _same(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")

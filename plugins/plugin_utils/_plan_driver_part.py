@@ -1,0 +1,55 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One part of a driver plan, and short ways to state a finding or a change of component `driver`.
+
+Private to the collection, pure.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ._contracts import Change, Disruption, Finding, Severity
+
+SOURCE = "docs/driver.md"
+
+
+@dataclass
+class Part:
+    """What one aspect (packages, module files, services, reboot) adds to the plan; details go to converge."""
+
+    changes: list[Change] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    details: dict[str, t.Any] = field(default_factory=dict)
+
+    def change(self, name: str, subject: str, before: t.Any, after: t.Any, message: str, disruption: Disruption = "none") -> None:
+        self.changes.append(Change(f"driver.{name}", "driver", subject, before, after, message, disruption))
+
+    def find(
+        self,
+        name: str,
+        severity: Severity,
+        message: str,
+        *,
+        found: str,
+        needed: str,
+        fix: str,
+        subject: str | None = None,
+        nearest: str | None = None,
+    ) -> None:
+        self.findings.append(
+            Finding(
+                id=f"driver.{name}",
+                severity=severity,
+                component="driver",
+                subject=subject,
+                found=found,
+                needed=needed,
+                nearest=nearest,
+                message=message,
+                fix=fix,
+                source=SOURCE,
+            )
+        )
