@@ -20,6 +20,9 @@ GPU_SETTINGS_RECORDED = VAR_DIR + "/gpu_settings.json"
 REBOOT_REQUIRED = VAR_DIR + "/reboot_required.json"
 DRIVER_RECORD = VAR_DIR + "/driver.json"
 
+GPU_CLOCKS = RUN_DIR + "/gpu_clocks.json"
+GOVERNOR_STATE = RUN_DIR + "/power_governor.json"
+
 RUN_LOCK = "run.lock"
 """Name below the run directory."""
 NVML_HUNG = "nvml_hung.json"
@@ -32,12 +35,14 @@ OWNED_FILES: tuple[str, ...] = (
     "/etc/modprobe.d/gpufleet-nvidia.conf",
     "/etc/modprobe.d/gpufleet-nouveau.conf",
     "/etc/modules-load.d/gpufleet-nvidia.conf",
-    "/etc/systemd/system/gpufleet-gpu-governor.service",
     "/etc/systemd/system/gpufleet-gpu-settings.service",
+    "/etc/systemd/system/gpufleet-power-governor.service",
     "/etc/yum.repos.d/gpufleet-nvidia.repo",
     GPU_SETTINGS,
+    GPU_CLOCKS,
+    GOVERNOR_STATE,
 )
-"""Files outside /var and /run that this collection writes; `gpu_info` reports the hash of each."""
+"""Files outside /var that this collection writes; `gpu_info` reports the hash of each."""
 
 OWNED_UNIT_PREFIX = "gpufleet-"
 """Every systemd unit of ours starts with this."""

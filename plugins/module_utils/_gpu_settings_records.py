@@ -1,0 +1,95 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is remembered on a host about its GPUs. Pure; private to the collection.
+
+Two records. `/var/lib/gpufleet/gpu_settings.json` outlives a reboot: every GPU that was ever handled here, the
+persistent settings as they were at our first change, and what a device turned out not to have.
+`/run/gpufleet/gpu_clocks.json` dies with the boot, as locked clocks do: NVML cannot read them, so this is the only
+way to tell that they are as wanted. Its text is the same for the same content: facts compare its hash.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ._gpu_settings_targets import Device, Target
+
+Recorded = dict[str, t.Any]
+CLOCKS = ("gpu_clocks", "memory_clocks")
+
+
+def clocks_text(boot_id: str, handled: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:
+    """Content of the clock record; None when there is nothing to remember."""
+    gpus = {uuid: dict(ranges) for uuid, ranges in handled.items() if ranges}
+    return json.dumps({"schema": 1, "boot_id": boot_id, "gpus": gpus}, sort_keys=True) + "\n" if gpus else None
+
+
+def clocks_handled(text: t.Optional[str], boot_id: str) -> dict[str, dict[str, str]]:
+    """UUID → ranges locked since this boot; an unusable or older record says nothing."""
+    try:
+        record = json.loads(text or "{}")
+        return dict(record["gpus"]) if record.get("boot_id") == boot_id and record.get("schema") == 1 else {}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return {}
+
+
+def clocks_after(handled: t.Mapping[str, t.Mapping[str, str]], gpus: list[dict[str, t.Any]]) -> dict[str, dict[str, str]]:
+    """The record after a report: what was locked now, and what was before."""
+    out = {uuid: dict(ranges) for uuid, ranges in handled.items()}
+    for gpu in gpus:
+        for key in CLOCKS:
+            setting = gpu["settings"].get(key, {})
+            if setting.get("status") in ("set", "unchanged"):
+                out.setdefault(gpu["uuid"], {})[key] = setting["wanted"]
+    return out
+
+
+def refused(recorded: t.Optional[Recorded]) -> dict[str, list[str]]:
+    """UUID → settings that the device refused as not supported although it can be asked for them."""
+    return {uuid: list(gpu["refused"]) for uuid, gpu in _gpus(recorded).items() if gpu.get("refused")}
+
+
+def remember(recorded: t.Optional[Recorded], devices: list[Device], targets: list[Target], now: str) -> Recorded:
+    """The record before a change: all GPUs present, and the value of each persistent setting that is about to change."""
+    present = {device["pci_address"]: device["uuid"] for device in devices if device.get("uuid")}
+    gpus = {uuid: dict(gpu) for uuid, gpu in _gpus(recorded).items() if present.get(gpu.get("pci_address"), uuid) == uuid}
+    for device in devices:
+        if device.get("uuid"):
+            entry = gpus.setdefault(device["uuid"], {"recorded_at": now})
+            entry.update(pci_address=device["pci_address"], product=device["product"])
+    for target in targets:
+        pending = (target.device.get("ecc") or {}).get("pending")
+        if "ecc" in target.wanted and pending is not None and target.wanted["ecc"] != pending:
+            gpus[target.device["uuid"]].setdefault("ecc", pending)
+    return {"gpus": gpus}
+
+
+def remember_refused(recorded: Recorded, gpus: list[dict[str, t.Any]]) -> Recorded:
+    """The record after a report: settings that NVML could not do on a device, so that nobody tries each time."""
+    out = {uuid: dict(gpu) for uuid, gpu in _gpus(recorded).items()}
+    for gpu in gpus:
+        lacking = sorted(key for key, setting in gpu["settings"].items() if setting["status"] == "unsupported" and setting.get("error"))
+        if lacking and gpu["uuid"] in out:
+            out[gpu["uuid"]]["refused"] = sorted({*out[gpu["uuid"]].get("refused", ()), *lacking})
+    return {"gpus": out}
+
+
+def missing(recorded: t.Optional[Recorded], devices: t.Iterable[Device]) -> list[str]:
+    """GPUs that were here before and are not now, unless another one sits in their slot."""
+    devices = list(devices)
+    uuids = {device.get("uuid") for device in devices}
+    slots = {device.get("pci_address") for device in devices if device.get("uuid")}
+    gone = ((uuid, gpu) for uuid, gpu in _gpus(recorded).items() if uuid not in uuids and gpu.get("pci_address") not in slots)
+    return [f"{uuid} ({gpu.get('product')} at {gpu.get('pci_address')})" for uuid, gpu in gone]
+
+
+def ecc_to_restore(recorded: t.Optional[Recorded]) -> dict[str, bool]:
+    """UUID → ECC mode before our first change."""
+    return {uuid: gpu["ecc"] for uuid, gpu in _gpus(recorded).items() if isinstance(gpu.get("ecc"), bool)}
+
+
+def _gpus(recorded: t.Optional[Recorded]) -> dict[str, dict[str, t.Any]]:
+    gpus = (recorded or {}).get("gpus")
+    return gpus if isinstance(gpus, dict) else {}
