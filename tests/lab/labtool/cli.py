@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from . import actions, image, inventory, network, server
+from . import actions, image, inventory, network, repository, server
 from .hosts import Fleet, parse
 from .settings import LabError, Settings, load
 
@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     log.add_argument("--json", action="store_true", help="one JSON line per action")
     verbs.add_parser("status", help="the lab's hosts")
     verbs.add_parser("inventory", help="write the Ansible inventory and print its path")
+    verbs.add_parser("repo", help="build the package repositories and print where they are")
     verbs.add_parser("image", help="build a host image, print its tag").add_argument("image", nargs="?", default="debian12")
     verbs.add_parser("clean", help="remove hosts, network, server and, unless another lab uses them, images").add_argument(
         "--keep-images", action="store_true"
@@ -110,6 +111,7 @@ def _up(fleet: Fleet, options: argparse.Namespace) -> None:
     made = fleet.up(wanted)
     gateway = str(next(network.ensure(fleet.settings, fleet.engine).hosts()))
     server.ensure(fleet.settings, gateway)
+    repository.ensure(fleet.settings)
     path = inventory.write(fleet)
     summary = {"made": made, "kept": sorted(names - set(made)), "seconds": round(time.monotonic() - started, 1), "inventory": path}
     print(json.dumps(summary))
@@ -132,6 +134,8 @@ def run(options: argparse.Namespace) -> int:
             _status(fleet)
         elif options.verb == "actionlog":
             _actionlog(fleet, options)
+        elif options.verb == "repo":
+            print(repository.ensure(settings))
         elif options.verb == "inventory":
             print(inventory.write(fleet))
         elif options.verb == "image":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from typing import Any
 
 from .hosts import Fleet
-from .server import PORT
+from .repository import HOST_URL
 
 
 def build(fleet: Fleet) -> dict[str, Any]:
@@ -16,9 +15,6 @@ def build(fleet: Fleet) -> dict[str, Any]:
         hosts[host.name] = {"ansible_host": host.address}
         if host.profile:
             hosts[host.name]["simulated_gpu_profile"] = host.profile
-    gateway = ""
-    for host in fleet.known().values():
-        gateway = str(next(ipaddress.ip_network(f"{host.address}/24", strict=False).hosts()))
     shared = {
         "ansible_user": "ops",
         "ansible_ssh_private_key_file": str(fleet.key),
@@ -26,7 +22,7 @@ def build(fleet: Fleet) -> dict[str, Any]:
         # Logs each module start; becomes /usr/bin/python3.
         "ansible_python_interpreter": "/opt/lab/bin/python3",
         "lab_name": fleet.settings.name,
-        "lab_repository": f"http://{gateway}:{PORT}",
+        "lab_repository": HOST_URL,
     }
     return {"all": {"children": {"lab": {"hosts": hosts, "vars": shared}}}}
 

@@ -1,0 +1,140 @@
+"""What the packages of the lab's repository carry: the simulated driver (docs/simulated_gpu.md) and small stand-ins."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from .deb import Content
+from .settings import CHECKOUT
+
+ROLE_FILES = CHECKOUT / "roles/simulated_gpu/files"
+LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
+
+PERSISTENCED_UNIT = """\
+[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user root --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+SERVICE_UNIT = """\
+[Unit]
+Description={description}
+After=network-online.target nvidia-persistenced.service
+
+[Service]
+Type=simple
+ExecStart={command}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def start_service(unit: str) -> dict[str, str]:
+    """What dh_installsystemd writes: packages do start services behind one's back, and restart them on an upgrade."""
+    postinst = f"""#!/bin/sh
+set -e
+if [ "$1" = configure ] && [ -d /run/systemd/system ]; then
+    deb-systemd-helper enable {unit} > /dev/null || true
+    systemctl --system daemon-reload > /dev/null || true
+    if [ -n "$2" ]; then action=restart; else action=start; fi
+    deb-systemd-invoke $action {unit} > /dev/null || true
+fi
+"""
+    prerm = f"""#!/bin/sh
+set -e
+if [ -d /run/systemd/system ] && [ "$1" = remove ]; then deb-systemd-invoke stop {unit} > /dev/null || true; fi
+"""
+    return {"postinst": postinst, "prerm": prerm}
+
+
+class Payloads:
+    """Makes the contents of a package from the words of its `payload:` list."""
+
+    def __init__(self, work: Path) -> None:
+        if not (ROLE_FILES / "build.sh").exists():      # TEMPORARY
+            self.library_data = b""
+        done = subprocess.run([str(ROLE_FILES / "build.sh") if (ROLE_FILES / "build.sh").exists() else "true", str(work)], capture_output=True, text=True, timeout=300)
+        if done.returncode != 0:
+            raise RuntimeError(f"roles/simulated_gpu/files/build.sh failed:\n{done.stdout}{done.stderr}")
+        if (ROLE_FILES / "build.sh").exists():
+            self.library_data = (work / "libnvidia-ml.so").read_bytes()
+        self.makers: dict[str, Callable[[str, str], dict[str, Content]]] = {
+            "library": self._library,
+            "smi": lambda u, b: {"usr/bin/nvidia-smi": self._program("nvidia-smi")},
+            "persistenced": self._persistenced,
+            "module_open": lambda u, b: self._module(u, "Dual MIT/GPL"),
+            "module_proprietary": lambda u, b: self._module(u, "NVIDIA"),
+            "nouveau_blacklist": lambda u, b: {"etc/modprobe.d/nvidia-blacklists-nouveau.conf": Content(b"blacklist nouveau\n")},
+            "pin_branch": lambda u, b: self._pin(f"nvidia-driver-pinning-{b}", f"{b}.*"),
+            "pin_version": lambda u, b: self._pin(f"nvidia-driver-pinning-{u}", f"{u}-*"),
+            "fabricmanager": lambda u, b: self._service("nvidia-fabricmanager", "nv-fabricmanager", "NVIDIA fabric manager service", u),
+            "imex": lambda u, b: self._service("nvidia-imex", "nvidia-imex", "NVIDIA IMEX service", u),
+            "cuda_toolkit": self._cuda_toolkit,
+            "ctk": self._ctk,
+        }
+
+    def files(self, words: list[str], upstream: str, branch: str) -> dict[str, Content]:
+        found: dict[str, Content] = {}
+        for word in words:
+            found.update(self.makers[word](upstream, branch))
+        return found
+
+    @staticmethod
+    def scripts(words: list[str]) -> dict[str, str]:
+        # The fabric manager's own package leaves its service alone; the persistence daemon's does not.
+        return start_service("nvidia-persistenced.service") if "persistenced" in words else {}
+
+    def _program(self, name: str) -> Content:
+        if not (ROLE_FILES / "bin" / name).exists():
+            return Content(b"#!/bin/sh\n", 0o755)
+        return Content((ROLE_FILES / "bin" / name).read_bytes(), 0o755)
+
+    def _library(self, upstream: str, branch: str) -> dict[str, Content]:
+        real = f"libnvidia-ml.so.{upstream}"
+        return {f"{LIBRARY_FOLDER}/{real}": Content(self.library_data), f"{LIBRARY_FOLDER}/libnvidia-ml.so.1": Content(link=real)}
+
+    def _persistenced(self, upstream: str, branch: str) -> dict[str, Content]:
+        return {
+            "usr/bin/nvidia-persistenced": self._program("nvidia-persistenced"),
+            "usr/lib/systemd/system/nvidia-persistenced.service": Content(PERSISTENCED_UNIT.encode()),
+        }
+
+    @staticmethod
+    def _module(upstream: str, licence: str) -> dict[str, Content]:
+        return {f"var/lib/simulated-gpu/modules/nvidia/{upstream}": Content(f"version={upstream}\nlicense={licence}\n".encode())}
+
+    @staticmethod
+    def _pin(name: str, version: str) -> dict[str, Content]:
+        text = f"Package: *nvidia* libcuda1 libnvsdm cuda-drivers* !*container*\nPin: version {version}\nPin-Priority: 1000\n"
+        # apt reads files without a dot in their name, or ending in .pref.
+        return {f"etc/apt/preferences.d/{name}.pref": Content(text.encode())}
+
+    @staticmethod
+    def _service(unit: str, program: str, description: str, upstream: str) -> dict[str, Content]:
+        script = f"#!/bin/sh\n[ \"$1\" = --version ] && echo '{description} version is : {upstream}' && exit 0\nexec sleep infinity\n"
+        text = SERVICE_UNIT.format(description=description, command=f"/usr/bin/{program}")
+        return {f"usr/bin/{program}": Content(script.encode(), 0o755), f"usr/lib/systemd/system/{unit}.service": Content(text.encode())}
+
+    @staticmethod
+    def _cuda_toolkit(upstream: str, branch: str) -> dict[str, Content]:
+        version = upstream.split("-")[0]
+        root = f"usr/local/cuda-{'.'.join(version.split('.')[:2])}"
+        facts = {"cuda": {"name": "CUDA SDK", "version": version}}
+        return {f"{root}/version.json": Content(json.dumps(facts, indent=3).encode() + b"\n")}
+
+    @staticmethod
+    def _ctk(upstream: str, branch: str) -> dict[str, Content]:
+        script = f"#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version {upstream}'\n"
+        return {"usr/bin/nvidia-ctk": Content(script.encode(), 0o755)}
