@@ -20,7 +20,7 @@ options:
     type: path
   nvml_python:
     description:
-      - Directory on the host in which the Python module C(pynvml) of the distribution C(nvidia-ml-py) is looked for before the usual places.
+      - Directory on the host in which C(pynvml), of the distribution C(nvidia-ml-py), is looked for before the usual places.
       - The role P(gpufleet.inference.gpu_preflight#role) puts it there.
     type: path
     default: /opt/gpufleet/python

@@ -77,6 +77,13 @@ class Session:
         except AttributeError as exc:  # pynvml older than the function
             raise NvmlError(FUNCTION_NOT_FOUND, str(exc)) from None
 
+    def attribute(self, name: str) -> t.Any:
+        """A constant or structure of `pynvml`; NvmlError where this pynvml does not know it."""
+        try:
+            return getattr(self.nvml, name)
+        except AttributeError as exc:
+            raise NvmlError(FUNCTION_NOT_FOUND, str(exc)) from None
+
 
 def run_bounded(work: Work, request: dict[str, t.Any], options: t.Optional[Options] = None) -> Outcome:
     """Run `work` in a child with an initialised session; come back within the timeout plus a moment."""

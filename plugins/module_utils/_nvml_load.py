@@ -61,6 +61,16 @@ def load(folder: str) -> tuple[types.ModuleType, dict[str, t.Any]]:
     return module, found
 
 
+def locate(folder: str) -> t.Optional[dict[str, t.Any]]:
+    """{version, path} of what `load` would import, by looking only; version is None for an impostor."""
+    for place in [folder, *sys.path]:
+        for name in ("pynvml.py", os.path.join("pynvml", "__init__.py")):
+            path = os.path.realpath(os.path.join(place, name))
+            if place and os.path.isfile(path):
+                return {"version": _distributions(path)[1], "path": path}
+    return None
+
+
 def _distributions(path: str) -> tuple[list[str], t.Optional[str]]:
     """Distributions that could own the module, judged by the metadata beside it, and nvidia-ml-py's version."""
     folder, base = os.path.split(path)

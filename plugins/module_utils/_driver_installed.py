@@ -1,0 +1,95 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The driver as installed: by packages or NVIDIA's runfile, its kernel module, and DKMS. Private to the collection."""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from ._package_sets import driver_version, is_driver, kernel_modules
+from ._packages import Packages
+from ._reader import Reader
+from ._subprocess import run
+
+_RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+_RUNFILE_LOG = "/var/log/nvidia-installer.log"
+_MODULE_NAMES = ("nvidia", "nvidia-current")
+_MODINFO_TIMEOUT = 5.0
+
+
+def read_installed(reader: Reader, packages: Packages, evidence: bool) -> t.Optional[dict[str, t.Any]]:
+    """What is on disk, None if that is no driver. `evidence`: a module is loaded or a library is there."""
+    driver = {name: package for name, package in packages.packages.items() if package.set == "driver"}
+    present = packages.installed("driver")
+    by_package = any(is_driver(name) for name in present)
+    by_runfile = any(os.path.exists(reader.fs(path)) for path in _RUNFILE)
+    dkms = _dkms(reader)
+    if not (by_package or by_runfile or dkms or evidence):
+        return None
+    module = _module(reader)
+    version = driver_version(present) if by_package else None
+    if not version:
+        version = _runfile_version(reader) if by_runfile else module.get("version")
+    return {
+        "version": version,
+        "origin": "runfile" if by_runfile else "package" if by_package else "unknown",
+        "packages": {name: {"version": p.version, "held": p.held, "status": p.status} for name, p in sorted(driver.items())},
+        "kernel_modules": _kind(module.get("license")) or kernel_modules(present),
+        "module_version": module.get("version"),
+        "dkms": dkms,
+    }
+
+
+def _kind(licence: t.Optional[str]) -> t.Optional[str]:
+    return None if not licence else "open" if "GPL" in licence else "proprietary"
+
+
+def _module(reader: Reader) -> dict[str, str]:
+    """`version` and `license` of the module that a load would take."""
+    for name in _MODULE_NAMES:
+        result = run(["modinfo", *reader.base("-b"), name], timeout=_MODINFO_TIMEOUT)
+        if result.state in ("timeout", "hung"):
+            reader.note("driver.installed.module_version", f"modinfo gave no answer in {_MODINFO_TIMEOUT:g} s")
+            break
+        fields = dict(re.findall(r"^(version|license):\s+(.+?)\s*$", result.out, re.MULTILINE))
+        if result.success and fields:
+            return fields
+    return {}
+
+
+def _runfile_version(reader: Reader) -> t.Optional[str]:
+    log = reader.text(reader.fs(_RUNFILE_LOG), "driver.installed.version", limit=65536) or ""
+    found = re.search(r"(?:installing|Driver).*?\b(\d{3,}\.\d+(?:\.\d+)?)\b|version:?\s+(\d{3,}\.\d+(?:\.\d+)?)", log)
+    return (found.group(1) or found.group(2)) if found else None
+
+
+def _dkms(reader: Reader) -> list[dict[str, str]]:
+    """As `dkms status` tells it, from its tree: a version folder is added, a kernel folder in it built, a kernel-* link installed."""
+    out = []
+    tree = reader.fs("/var/lib/dkms")
+    for name in reader.names(tree):
+        if not name.startswith("nvidia"):
+            continue
+        entries = reader.names(f"{tree}/{name}")
+        # a link kernel-RELEASE-ARCH → VERSION/RELEASE/ARCH
+        links = {entry: os.path.realpath(f"{tree}/{name}/{entry}") for entry in entries if entry.startswith("kernel-")}
+        for version in entries:
+            if version.startswith("kernel-") or not os.path.isdir(f"{tree}/{name}/{version}"):
+                continue
+            out += _dkms_version(reader, tree, name, version, links)
+    return out
+
+
+def _dkms_version(reader: Reader, tree: str, name: str, version: str, links: t.Mapping[str, str]) -> list[dict[str, str]]:
+    folder = f"{tree}/{name}/{version}"
+    found = []
+    for kernel in reader.names(folder):
+        if kernel in ("source", "build") or not os.path.isdir(f"{folder}/{kernel}"):
+            continue
+        for arch in reader.names(f"{folder}/{kernel}"):
+            state = "installed" if links.get(f"kernel-{kernel}-{arch}") == os.path.realpath(f"{folder}/{kernel}/{arch}") else "built"
+            found.append({"name": name, "version": version, "kernel": kernel, "state": state})
+    return found or [{"name": name, "version": version, "kernel": "", "state": "added"}]

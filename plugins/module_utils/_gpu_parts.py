@@ -1,0 +1,207 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parts of a GPU's facts, one function each. Private to the collection."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ._gpu_links import fabric, nvlink
+from ._gpu_names import ARCHITECTURES, COMPUTE_MODES, RECOVERY_ACTIONS, clock_reasons, named, pci_address
+from ._gpu_read import Gpu
+
+_FIELDS = {
+    "temperature_c.memory": 82,
+    "row_remap.correctable": 142,
+    "row_remap.uncorrectable": 143,
+    "row_remap.pending": 144,
+    "row_remap.failure": 145,
+    "recovery_action": 230,
+}
+
+
+def identity(gpu: Gpu) -> None:
+    pci = gpu.get("pci_address", "nvmlDeviceGetPciInfo")
+    if pci is not None:
+        gpu.out["pci_address"] = pci_address(pci.domain, pci.bus, pci.device)
+        gpu.out["pci_device_id"] = f"{pci.pciDeviceId >> 16:04x}"
+        gpu.out["pci_subsystem_id"] = f"{pci.pciSubSystemId & 0xFFFF:04x}:{pci.pciSubSystemId >> 16:04x}"
+    for part, name in (
+        ("uuid", "nvmlDeviceGetUUID"),
+        ("product", "nvmlDeviceGetName"),
+        ("minor", "nvmlDeviceGetMinorNumber"),
+        ("serial", "nvmlDeviceGetSerial"),
+        ("board_part_number", "nvmlDeviceGetBoardPartNumber"),
+        ("vbios", "nvmlDeviceGetVbiosVersion"),
+        ("inforom", "nvmlDeviceGetInforomImageVersion"),
+        ("gsp_firmware", "nvmlDeviceGetGspFirmwareVersion"),
+    ):
+        gpu.out[part] = gpu.get(part, name)
+    gpu.out["architecture"] = named(ARCHITECTURES, gpu.get("architecture", "nvmlDeviceGetArchitecture"))
+    capability = gpu.get("compute_capability", "nvmlDeviceGetCudaComputeCapability")
+    gpu.out["compute_capability"] = f"{capability[0]}.{capability[1]}" if capability else None
+
+
+def memory(gpu: Gpu) -> None:
+    version = getattr(gpu.session.nvml, "nvmlMemory_v2", None)
+    info = gpu.get("memory_bytes", "nvmlDeviceGetMemoryInfo", *([version] if version else []))
+    if info is None and version:
+        info = gpu.get("memory_bytes", "nvmlDeviceGetMemoryInfo")
+    if info is not None:
+        gpu.errors.pop("memory_bytes", None)
+        keys = ("total", "reserved", "free", "used")
+        gpu.out["memory_bytes"] = {key: getattr(info, key, None) for key in keys}
+    bar1 = gpu.get("bar1_bytes", "nvmlDeviceGetBAR1MemoryInfo")
+    if bar1 is not None:
+        gpu.out["bar1_bytes"] = {"total": bar1.bar1Total, "free": bar1.bar1Free, "used": bar1.bar1Used}
+
+
+def power(gpu: Gpu) -> None:
+    limits = gpu.get("power.constraints", "nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
+    limit = gpu.get("power.limit_mw", "nvmlDeviceGetPowerManagementLimit")
+    gpu.out["power"] = {
+        "supported": limit is not None,
+        "limit_mw": limit,
+        "default_limit_mw": gpu.get("power.default_limit_mw", "nvmlDeviceGetPowerManagementDefaultLimit"),
+        "min_limit_mw": limits[0],
+        "max_limit_mw": limits[1],
+        "enforced_limit_mw": gpu.get("power.enforced_limit_mw", "nvmlDeviceGetEnforcedPowerLimit"),
+        "usage_mw": gpu.get("power.usage_mw", "nvmlDeviceGetPowerUsage"),
+    }
+
+
+def modes(gpu: Gpu) -> None:
+    persistence = gpu.get("persistence", "nvmlDeviceGetPersistenceMode")
+    gpu.out["persistence"] = None if persistence is None else bool(persistence)
+    gpu.out["compute_mode"] = named(COMPUTE_MODES, gpu.get("compute_mode", "nvmlDeviceGetComputeMode"))
+    gpu.out["pstate"] = gpu.get("pstate", "nvmlDeviceGetPerformanceState")
+
+
+def ecc(gpu: Gpu) -> None:
+    mode = gpu.get("ecc", "nvmlDeviceGetEccMode")
+    if mode is None:
+        return
+    default = gpu.get("ecc.default", "nvmlDeviceGetDefaultEccMode")
+    if isinstance(default, (list, tuple)):  # pynvml 13 wraps it
+        default = default[0] if default else None
+    out: dict[str, t.Any] = {"current": bool(mode[0]), "pending": bool(mode[1]), "default": None if default is None else bool(default)}
+    if out["current"]:
+        for kind, error_type in (("corrected", 0), ("uncorrected", 1)):
+            for scope, counter in (("volatile", 0), ("aggregate", 1)):
+                key = f"{scope}_{kind}"
+                out[key] = gpu.get(f"ecc.{key}", "nvmlDeviceGetTotalEccErrors", error_type, counter)
+    gpu.out["ecc"] = out
+
+
+def by_field(gpu: Gpu) -> None:
+    """What one call gives together: memory temperature, row remapping, recovery action."""
+    values = gpu.fields(_FIELDS)
+    thresholds = ("shutdown", "slowdown", "memory_max", "max_operating")
+    gpu.out["temperature_c"] = {
+        "gpu": gpu.get("temperature_c.gpu", "nvmlDeviceGetTemperature", 0),
+        "memory": values["temperature_c.memory"],
+        **{key: gpu.get(f"temperature_c.{key}", "nvmlDeviceGetTemperatureThreshold", n) for n, key in enumerate(thresholds)},
+    }
+    keys = ("correctable", "uncorrectable", "pending", "failure")
+    remap = {key: values[f"row_remap.{key}"] for key in keys}
+    if remap["correctable"] is not None:
+        gpu.out["row_remap"] = {**remap, "pending": bool(remap["pending"]), "failure": bool(remap["failure"])}
+    gpu.out["recovery_action"] = named(RECOVERY_ACTIONS, values["recovery_action"])
+
+
+def retired_pages(gpu: Gpu) -> None:
+    """Before Ampere; later GPUs remap rows."""
+    if gpu.out.get("row_remap"):
+        return
+    pending = gpu.get("retired_pages", "nvmlDeviceGetRetiredPagesPendingStatus")
+    if pending is not None:
+        single = gpu.get("retired_pages.single_bit", "nvmlDeviceGetRetiredPages", 0)
+        double = gpu.get("retired_pages.double_bit", "nvmlDeviceGetRetiredPages", 1)
+        count = [None if pages is None else len(pages) for pages in (single, double)]
+        gpu.out["retired_pages"] = {"single_bit": count[0], "double_bit": count[1], "pending": bool(pending)}
+
+
+def mig(gpu: Gpu) -> None:
+    mode = gpu.get("mig", "nvmlDeviceGetMigMode")
+    if mode is None:
+        return
+    maximum = gpu.get("mig.max_devices", "nvmlDeviceGetMaxMigDeviceCount")
+    devices = [_mig_device(gpu, index) for index in range(maximum or 0)] if mode[0] else []
+    gpu.out["mig"] = {"current": bool(mode[0]), "pending": bool(mode[1]), "max_devices": maximum, "devices": [d for d in devices if d]}
+
+
+def _mig_device(gpu: Gpu, index: int) -> t.Optional[dict[str, t.Any]]:
+    handle = gpu.get("mig.devices", "nvmlDeviceGetMigDeviceHandleByIndex", index)
+    if handle is None:
+        if gpu.errors.get("mig.devices") == "NOT_FOUND":  # a free slot
+            del gpu.errors["mig.devices"]
+        return None
+    part = Gpu(gpu.session, index)
+    part._handle = handle
+    size = part.get("memory", "nvmlDeviceGetMemoryInfo")
+    return {
+        "uuid": part.get("uuid", "nvmlDeviceGetUUID"),
+        "name": part.get("name", "nvmlDeviceGetName"),
+        "gpu_instance": part.get("gpu_instance", "nvmlDeviceGetGpuInstanceId"),
+        "compute_instance": part.get("compute_instance", "nvmlDeviceGetComputeInstanceId"),
+        "memory_bytes": None if size is None else size.total,
+    }
+
+
+def clocks(gpu: Gpu) -> None:
+    gpu.out["clocks_mhz"] = {
+        "graphics": gpu.get("clocks_mhz.graphics", "nvmlDeviceGetClockInfo", 0),
+        "sm": gpu.get("clocks_mhz.sm", "nvmlDeviceGetClockInfo", 1),
+        "memory": gpu.get("clocks_mhz.memory", "nvmlDeviceGetClockInfo", 2),
+        "max_graphics": gpu.get("clocks_mhz.max_graphics", "nvmlDeviceGetMaxClockInfo", 0),
+        "max_memory": gpu.get("clocks_mhz.max_memory", "nvmlDeviceGetMaxClockInfo", 2),
+    }
+    newer = hasattr(gpu.session.nvml, "nvmlDeviceGetCurrentClocksEventReasons")
+    name = "nvmlDeviceGetCurrentClocksEventReasons" if newer else "nvmlDeviceGetCurrentClocksThrottleReasons"
+    mask = gpu.get("throttle_reasons", name)
+    if mask is None and gpu.errors["throttle_reasons"] == "FUNCTION_NOT_FOUND":  # driver older than the new name
+        mask = gpu.get("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    if mask is not None:
+        gpu.errors.pop("throttle_reasons", None)
+        gpu.out["throttle_reasons"] = clock_reasons(mask)
+
+
+def pcie(gpu: Gpu) -> None:
+    gpu.out["pcie"] = {
+        "gen": gpu.get("pcie.gen", "nvmlDeviceGetCurrPcieLinkGeneration"),
+        "width": gpu.get("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
+        "max_gen": gpu.get("pcie.max_gen", "nvmlDeviceGetMaxPcieLinkGeneration"),
+        "max_width": gpu.get("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
+        "replay_counter": gpu.get("pcie.replay_counter", "nvmlDeviceGetPcieReplayCounter"),
+    }
+
+
+def processes(gpu: Gpu) -> None:
+    found: dict[int, dict[str, t.Any]] = {}
+    for kind, name in (
+        ("compute", "nvmlDeviceGetComputeRunningProcesses"),
+        ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
+        ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
+    ):
+        for process in gpu.get(f"processes.{kind}", name) or ():
+            used = process.usedGpuMemory
+            found.setdefault(process.pid, {"pid": process.pid, "used_memory_bytes": used, "type": kind})
+    gpu.out["processes"] = [found[pid] for pid in sorted(found)]
+
+
+PARTS: tuple[t.Callable[[Gpu], None], ...] = (
+    identity,
+    memory,
+    power,
+    modes,
+    ecc,
+    by_field,
+    retired_pages,
+    mig,
+    clocks,
+    pcie,
+    nvlink,
+    fabric,
+    processes,
+)
