@@ -12,7 +12,7 @@ short_description: Everything about a GPU host in one call
 author: gpufleet contributors (@gpufleet)
 description:
   - "Returns one document about a host: the machine and its operating system, NVIDIA devices on the PCI bus, the driver as installed and
-  - "Returns one document about a host: the machine and its operating system, NVIDIA devices on the PCI bus, the driver as installed and
+    as loaded, every GPU through NVML, fabric, CUDA, containers, systemd units, who else manages the host, files of this collection."
   - Never fails because something is missing, broken or hanging. What is wrong has the name of a state in RV(gpu_info.state), what could
     not be read is in RV(gpu_info.unread).
   - NVML is used in a process of its own that gets O(nvml_timeout) seconds. A driver that hangs gives the state V(hung), also in all later
