@@ -85,20 +85,46 @@ def remove(path: str, check: bool = False) -> Written:
     return Written(before is not None, _diff(path, before, None, None, None))
 
 
+def stage(path: str, text: str, mode: int = 0o644, dir_mode: int = 0o755) -> str:
+    """Everything of a write but the last step: returns the temporary file, to be given to `publish` or unlinked."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=dir_mode, exist_ok=True)
+        return _stage(path, text, mode)
+    except OSError as exc:
+        raise _explained("write", path, exc) from exc
+
+
+def publish(temporary: str, path: str) -> None:
+    """Put a staged file in place."""
+    try:
+        os.replace(temporary, path)
+        _sync_dir(os.path.dirname(path))
+    except OSError as exc:
+        raise _explained("write", path, exc) from exc
+
+
 def _replace(path: str, text: str, mode: int) -> None:
-    folder = os.path.dirname(path)
-    fd, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=folder)
+    temporary = _stage(path, text, mode)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync_dir(os.path.dirname(path))
+
+
+def _stage(path: str, text: str, mode: int) -> str:
+    fd, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=os.path.dirname(path))
     try:
         with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as target:
             target.write(text)
             target.flush()
             os.fchmod(target.fileno(), mode)
             os.fsync(target.fileno())
-        os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
-    _sync_dir(folder)
+    return temporary
 
 
 def _sync_dir(folder: str) -> None:

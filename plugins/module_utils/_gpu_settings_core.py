@@ -22,7 +22,6 @@ CORE: tuple[str, ...] = (
     "_files",
     "_gpu_settings_apply",
     "_gpu_settings_boot",
-    "_gpu_settings_clocks",
     "_gpu_settings_control",
     "_gpu_settings_core",
     "_gpu_settings_device",
@@ -38,6 +37,8 @@ CORE: tuple[str, ...] = (
     "_nvml_errors",
     "_nvml_load",
     "_paths",
+    "_pci",
+    "_reader",
     "_state",
     "_wait",
 )

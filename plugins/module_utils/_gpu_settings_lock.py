@@ -59,3 +59,16 @@ def _take(fd: int, path: str, wait: float) -> None:
             time.sleep(0.05)
 
 
+def held(run_dir: str, name: str) -> bool:
+    """Whether someone holds lock `name`; works unprivileged."""
+    try:
+        fd = os.open(os.path.join(run_dir, name), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)

@@ -35,9 +35,9 @@ def clocks_handled(text: t.Optional[str], boot_id: str) -> dict[str, dict[str, s
         return {}
 
 
-def clocks_after(handled: t.Mapping[str, t.Mapping[str, str]], gpus: list[dict[str, t.Any]]) -> dict[str, dict[str, str]]:
-    """The record after a report: what was locked now, and what was before."""
-    out = {uuid: dict(ranges) for uuid, ranges in handled.items()}
+def clocks_done(gpus: list[dict[str, t.Any]]) -> dict[str, dict[str, str]]:
+    """What the record holds after a report: the ranges that are wanted and locked now."""
+    out: dict[str, dict[str, str]] = {}
     for gpu in gpus:
         for key in CLOCKS:
             setting = gpu["settings"].get(key, {})
