@@ -8,7 +8,7 @@ Private to the collection, pure.
 
 from __future__ import annotations
 
-from ._contracts import Context, Plan
+from ._contracts import Context, Disruption, Plan
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_modules import module_part
@@ -21,7 +21,7 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
     ours = sorted(name for name in {*host.record_packages, *host.record_pending} if host.is_installed(name) or name in host.broken)
     packages = Part()
     if ours:
-        disruption = "reboot" if host.loaded_version else "none"
+        disruption: Disruption = "reboot" if host.loaded_version else "none"
         packages.change("packages", ", ".join(ours), {"version": host.version}, None, f"remove driver {host.version}", disruption)
     elif host.version and not host.recorded:
         packages.find(
@@ -39,7 +39,7 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
     if packages.changes or host.recorded:
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
-        packages.details["packages"] = {"absent": True, "names": ours, "holds": sorted(host.record_holds)}
+        packages.details["packages"] = {"state": "absent", "names": ours}
     files = module_part(settings, host, "")
     because = reasons(settings, host, "" if ours or not host.version else host.version, None)
     work = bool(packages.changes or files.changes)

@@ -70,7 +70,7 @@ def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
         if key not in known:
             wrong.append(bad_input(key, desired[key], "a setting of this role", _near(key, known)))
     for key, choices in CHOICES.items():
-        _take(desired, values, wrong, key, lambda value, c=choices: value if value in c else None, f"one of {', '.join(choices)}", choices)
+        _take(desired, values, wrong, key, _one_of(choices), f"one of {', '.join(choices)}", choices)
     for key in BOOLEANS:
         _take(desired, values, wrong, key, lambda value: value if isinstance(value, bool) else None, "true or false", ("true", "false"))
     for key in URLS:
@@ -169,6 +169,10 @@ def _hint(key: str, value: t.Any) -> str | None:
     if key == "branch" and (match := re.match(r"\D*([0-9]{3})", text)):
         return match.group(1)
     return None
+
+
+def _one_of(choices: tuple[str, ...]) -> t.Callable[[t.Any], t.Any]:
+    return lambda value: value if value in choices else None
 
 
 def _is_text(value: t.Any, pattern: re.Pattern[str]) -> bool:

@@ -42,26 +42,26 @@ def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
         )
     repository = _repository(part, settings, target, host, bool(why))
     if part.changes:
-        part.details["packages"] = request(settings, target, host, repository)
+        part.details["packages"] = request(settings, target, repository)
     _own_holds(part, settings, target, host, bool(why))
     return part
 
 
-def request(settings: Settings, target: Target, host: HostDriver, repository: dict[str, str] | None) -> dict[str, t.Any]:
-    """What module driver_packages is asked for."""
+def request(settings: Settings, target: Target, repository: dict[str, str] | None) -> dict[str, t.Any]:
+    """Options of module driver_packages."""
     packages = target.packages
-    pinning = [packages.pinning] if packages.pinning else []
     return {
-        "source": target.source,
-        "names": list(target.names) + pinning,
+        "names": [*target.names, *([packages.pinning] if packages.pinning else [])],
         "same_version": sorted({*packages.same_version} & {*target.names}),
         "members": list(packages.members),
         "branch": target.branch,
         "version": target.version,
+        "source": target.source,
         "hold": settings.hold,
         "allow_downgrade": settings.allow_downgrade,
-        "repository": repository,
-        "holds": sorted(host.record_holds),
+        "from_url": repository_url(settings, target) if target.source == "nvidia" else "",
+        "transaction_timeout": settings.package_timeout,
+        **(repository or {}),
     }
 
 
@@ -176,7 +176,7 @@ def _own_holds(part: Part, settings: Settings, target: Target, host: HostDriver,
     for name in lift:
         part.change("hold", name, "held", "free", f"lift our hold of {name}")
     if add or lift:
-        part.details["holds"] = {"add": add, "remove": lift}
+        part.details["holds"] = {"hold_add": add, "hold_remove": lift}
 
 
 def _repository(part: Part, settings: Settings, target: Target, host: HostDriver, moving: bool) -> dict[str, str] | None:
@@ -189,7 +189,8 @@ def _repository(part: Part, settings: Settings, target: Target, host: HostDriver
     if not moving and not host.repository_owned:
         return None
     part.change("repository", url, host.repository_url if host.repository_owned else None, url, f"use package repository {url}")
-    return {"url": url, "key": settings.repository_key, "key_url": settings.repository_key_url or f"{url}{NVIDIA_KEY}"}
+    key_url = settings.repository_key_url or f"{url}{NVIDIA_KEY}"
+    return {"repository_url": url, "repository_key": settings.repository_key, "repository_key_url": key_url}
 
 
 def repository_url(settings: Settings, target: Target) -> str:

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""apt and dpkg as bounded commands that ask nothing and restart nothing. Private to the collection.
+
+Another package manager gets its own file with the same methods (versions, simulate, download, install, hold …).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ._errors import HostError
+from ._subprocess import Result, run
+
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBIAN_PRIORITY": "critical",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "NEEDRESTART_SUSPEND": "1",
+    "UCF_FORCE_CONFFOLD": "1",
+}
+OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+LOCK_TIMEOUT = ("-o", "DPkg::Lock::Timeout=120")
+
+_INST = re.compile(r"^Inst (\S+) (?:\[(\S+)\] )?\((\S+)", re.MULTILINE)
+_REMV = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
+_CAUSES = (
+    ("locked", re.compile(r"Could not get lock|Unable to lock|is held by process|frontend lock")),
+    ("disk_full", re.compile(r"No space left on device|don't have enough free space")),
+    ("repository_signature", re.compile(r"NO_PUBKEY|BADSIG|EXPKEYSIG|is not signed|signatures? (?:couldn't be verified|were invalid)")),
+    ("repository_inconsistent", re.compile(r"Hash Sum mismatch|unexpected size|Mirror sync in progress")),
+    ("repository_unreachable", re.compile(r"\b404\b|Failed to fetch|Could not (?:connect|resolve)|does not have a Release file")),
+    ("dpkg_failed", re.compile(r"Sub-process \S*dpkg returned an error|dpkg: error|dpkg was interrupted")),
+    ("unresolvable", re.compile(r"unmet dependencies|held broken packages|Unable to locate package|was not found|No packages found")),
+)
+
+
+class PackageError(HostError):
+    """Why packages were not changed; `reason` is a stable word, the text is for people."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Simulation(t.NamedTuple):
+    """What a transaction would do."""
+
+    install: dict[str, str]
+    """name → version"""
+    remove: list[str]
+    error: str
+    """Empty, or why it cannot be done."""
+
+
+class Apt:
+    """One host's apt; `timeout` bounds a transaction."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+
+    def versions(self, names: t.Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+        """name → [(version, where from)], newest first; names that nothing offers are missing."""
+        out: dict[str, list[tuple[str, str]]] = {}
+        if not names:
+            return out
+        for line in run(["apt-cache", "madison", *names], timeout=60, env=ENVIRONMENT).out.splitlines():
+            fields = [field.strip() for field in line.split("|")]
+            if len(fields) == 3:
+                out.setdefault(fields[0], []).append((fields[1], fields[2]))
+        return out
+
+    def installed(self) -> dict[str, tuple[str, str]]:
+        """name → (version, status) of everything dpkg knows and has at least unpacked."""
+        result = run(["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${db:Status-Status}\\n"], timeout=60)
+        rows = (line.split("\t") for line in result.out.splitlines())
+        return {row[0]: (row[1], row[2]) for row in rows if len(row) == 3 and row[1] and row[2] not in ("config-files", "not-installed")}
+
+    def holds(self) -> set[str]:
+        return set(run(["apt-mark", "showhold"], timeout=60, env=ENVIRONMENT).out.split())
+
+    def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None:
+        for verb, names in (("hold", sorted(add)), ("unhold", sorted(remove))):
+            if names:
+                self._checked(run(["apt-mark", verb, *names], timeout=60, env=ENVIRONMENT), f"apt-mark {verb} {' '.join(names)}")
+
+    def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
+        result = run(["apt-get", "-s", *self._install(specs, downgrade)], timeout=120, env=ENVIRONMENT)
+        error = "" if result.success else (result.err.strip() or result.out.strip() or result.state)
+        return Simulation({m[0]: m[2] for m in _INST.findall(result.out)}, _REMV.findall(result.out), error)
+
+    def update(self, parts: t.Optional[str] = None) -> None:
+        """Fetch the package lists of the sources in folder `parts` alone, or of all."""
+        only = (
+            ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={parts}", "-o", "APT::Get::List-Cleanup=0"]
+            if parts
+            else []
+        )
+        command = ["apt-get", "-q", *LOCK_TIMEOUT, *only, "-o", "Acquire::Retries=2", "update", *(["--error-on=any"] if parts else [])]
+        self._checked(run(command, timeout=300, env=ENVIRONMENT), "apt-get update")
+
+    def download(self, specs: t.Sequence[str], downgrade: bool) -> None:
+        command = ["apt-get", *LOCK_TIMEOUT, *self._install(specs, downgrade), "--download-only", "-o", "Acquire::Retries=2"]
+        self._checked(run(command, timeout=self.timeout, env=ENVIRONMENT), "download of the packages")
+
+    def install(self, specs: t.Sequence[str], downgrade: bool) -> None:
+        """One transaction over packages that were downloaded before."""
+        command = ["apt-get", *LOCK_TIMEOUT, *self._install(specs, downgrade)]
+        self._checked(run(command, timeout=self.timeout, env=ENVIRONMENT), "the package transaction")
+
+    def remove(self, names: t.Sequence[str], simulate: bool = False) -> Simulation:
+        command = ["apt-get", *LOCK_TIMEOUT, *(["-s"] if simulate else []), *OPTIONS, "--allow-change-held-packages", "purge", *names]
+        result = run(command, timeout=self.timeout, env=ENVIRONMENT)
+        self._checked(result, f"removal of {' '.join(names)}")
+        return Simulation({}, _REMV.findall(result.out), "")
+
+    def configure(self) -> str:
+        """Finish an interrupted transaction; empty, or what still fails."""
+        result = run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], timeout=self.timeout, env=ENVIRONMENT)
+        return "" if result.success else _tail(result)
+
+    def _install(self, specs: t.Sequence[str], downgrade: bool) -> list[str]:
+        # Holds are checked by the caller: ours may move, and dpkg keeps the hold over the change.
+        allow = ["--allow-change-held-packages", *(["--allow-downgrades"] if downgrade else [])]
+        return [*OPTIONS, *allow, "install", *specs]
+
+    def _checked(self, result: Result, what: str) -> None:
+        if result.success:
+            return
+        if result.state != "ok":
+            raise PackageError(result.state, f"{what} did not end: {result.state}. {_tail(result)}")
+        text = result.err + "\n" + result.out
+        reason = next((name for name, pattern in _CAUSES if pattern.search(text)), "failed")
+        raise PackageError(reason, f"{what} failed: {_tail(result)}")
+
+
+def _tail(result: Result) -> str:
+    """The lines that say why: apt's E: and W:, else the last ones."""
+    lines = [line for line in (result.err + "\n" + result.out).splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("E:", "W:", "Err:", "dpkg: error"))]
+    return " / ".join((telling or lines)[-6:])

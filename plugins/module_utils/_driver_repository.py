@@ -1,0 +1,70 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's APT repository on a host: tried out before it is configured. Private to the collection."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import typing as t
+
+from ._apt import Apt, PackageError
+from ._files import read_text, remove, write_text
+
+KEY_FILE = "/etc/apt/keyrings/gpufleet-nvidia.asc"
+SOURCE_FILE = "/etc/apt/sources.list.d/gpufleet-nvidia.sources"
+_ARMOUR = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+
+
+def source_text(url: str, key_file: str) -> str:
+    return (
+        "# Written by gpufleet.inference, role nvidia_driver; changes here are overwritten.\n"
+        f"Types: deb\nURIs: {url}\nSuites: /\nSigned-By: {key_file}\n"
+    )
+
+
+class Repository:
+    """Two files; `restore` brings back what was there before `configure`."""
+
+    def __init__(self, url: str, key: str) -> None:
+        if _ARMOUR not in key:
+            raise PackageError("repository_signature", "the repository's key is not an ASCII-armoured OpenPGP public key")
+        self.url = url
+        self._wanted = {KEY_FILE: key if key.endswith("\n") else key + "\n", SOURCE_FILE: source_text(url, KEY_FILE)}
+        self._before = {path: read_text(path) for path in self._wanted}
+
+    def configure(self, apt: Apt) -> bool:
+        """Fetch its lists through a private copy of both files, and only then put them in place. A bad repository leaves no trace."""
+        folder = tempfile.mkdtemp(prefix="gpufleet-apt-")
+        try:
+            os.chmod(folder, 0o755)  # noqa: S103 - apt's own user reads the key
+            key_file = f"{folder}/key.asc"
+            write_text(key_file, self._wanted[KEY_FILE])
+            write_text(f"{folder}/parts/try.sources", source_text(self.url, key_file))
+            apt.update(f"{folder}/parts")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        changed = [write_text(path, text).changed for path, text in self._wanted.items()]
+        return any(changed)
+
+    def restore(self) -> None:
+        for path, text in reversed(list(self._before.items())):
+            if text is None:
+                remove(path)
+            else:
+                write_text(path, text)
+
+
+def remove_repository() -> list[str]:
+    """Take our two files away; the paths that were there."""
+    return [path for path in (SOURCE_FILE, KEY_FILE) if remove(path).changed]
+
+
+def fetch_key(url: str, opener: t.Callable[..., t.Any]) -> str:
+    """The key's text; `opener` is ansible.module_utils.urls.open_url."""
+    try:
+        return str(opener(url, timeout=30).read(1_000_000).decode("utf-8", "replace"))
+    except Exception as exc:  # urllib, ssl and socket each have their own
+        raise PackageError("repository_unreachable", f"the repository's key cannot be fetched from {url}: {exc}") from exc

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which exact packages make a driver set: one version for all of them, and nothing else touched. Private to the collection.
+
+Pure but for the two questions it asks through its arguments: what is on offer, and what a transaction would do.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import typing as t
+
+from ._apt import PackageError, Simulation
+from ._package_sets import driver_version, upstream
+
+_PINNING = "nvidia-driver-pinning-"
+_ROUNDS = 6
+"""Simulations at most; each finds packages that a version has to be named for. Two are enough for the sets known today."""
+
+Offers = t.Mapping[str, t.Sequence[tuple[str, str]]]
+
+
+class Request(t.NamedTuple):
+    """What is asked for; see the options of module driver_packages."""
+
+    names: tuple[str, ...]
+    same_version: tuple[str, ...]
+    members: tuple[str, ...]
+    branch: int
+    version: str
+    from_url: str = ""
+    """Only versions from this repository count; empty: from any."""
+    downgrade: bool = False
+
+    def is_member(self, name: str) -> bool:
+        return name in self.names or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.members)
+
+
+class Resolved(t.NamedTuple):
+    """The transaction, fully named."""
+
+    version: str
+    packages: dict[str, str]
+    """Packages of the set → exact version, those included that already are as they should be."""
+    specs: list[str]
+    """For the package manager: name=version, name- (remove)."""
+    install: dict[str, str]
+    remove: list[str]
+
+
+def pick_version(request: Request, offers: Offers) -> str:
+    """The asked version, or the newest of the branch that all packages of the set have. PackageError if there is none."""
+    sets = {
+        name: {upstream(version) for version, origin in offers.get(name, ()) if _from(request, origin)} for name in request.same_version
+    }
+    missing = sorted(name for name, versions in sets.items() if not versions)
+    if missing:
+        raise PackageError("not_available", f"no repository of this host offers {', '.join(missing)}")
+    common = set.intersection(*sets.values()) if sets else set()
+    fitting = {version for version in common if _fits(request, version)}
+    if fitting:
+        return max(fitting, key=_key)
+    lists = "; ".join(f"{name}: {_listed(versions)}" for name, versions in sorted(sets.items()))
+    wanted = request.version or f"branch {request.branch}"
+    raise PackageError("not_available", f"driver {wanted} is not offered for all of the set. On offer are {lists}")
+
+
+def resolve(
+    request: Request,
+    offers_of: t.Callable[[t.Sequence[str]], Offers],
+    simulate: t.Callable[[t.Sequence[str]], Simulation],
+    installed: t.Mapping[str, tuple[str, str]],
+) -> Resolved:
+    """Name every package of the set exactly. A metapackage asks for `>=`, so what is not named may come in a newer version."""
+    offers = dict(offers_of(request.names))
+    unknown = sorted(name for name in request.names if name not in offers)
+    if unknown:
+        raise PackageError("not_available", f"no repository of this host offers {', '.join(unknown)}")
+    version = pick_version(request, offers)
+    present = [name for name in installed if request.is_member(name)]
+    named = _named(request, dict.fromkeys([*request.names, *present]), {**offers, **offers_of(present)}, version)
+    obsolete = _obsolete(request, present, named, installed)
+    for _round in range(_ROUNDS):
+        specs = [f"{name}={exact}" if exact else name for name, exact in sorted(named.items())] + [f"{name}-" for name in obsolete]
+        outcome = simulate(specs)
+        pulled = [name for name in outcome.install if name not in named]
+        more = {
+            name: exact
+            for name, exact in _named(request, pulled, offers_of(pulled), version).items()
+            if exact and exact != outcome.install[name]
+        }
+        if not more:
+            break
+        named.update(more)
+    if outcome.error:
+        raise PackageError("unresolvable", f"the set cannot be installed: {' / '.join(outcome.error.splitlines()[-8:])}")
+    exact_set = {name: exact or outcome.install.get(name) or installed.get(name, ("", ""))[0] for name, exact in named.items()}
+    exact_set.update({name: new for name, new in outcome.install.items() if request.is_member(name)})
+    return Resolved(version, exact_set, specs, outcome.install, outcome.remove)
+
+
+def _named(request: Request, names: t.Iterable[str], offers: Offers, version: str) -> dict[str, str]:
+    """name → exact package version. Packages with a version of their own are not pinned ('') and stay where they are if installed."""
+    named = {}
+    for name in names:
+        exact = next((offer for offer, origin in offers.get(name, ()) if upstream(offer) == version and _from(request, origin)), "")
+        if exact or name in request.names:
+            named[name] = exact
+    return named
+
+
+def _obsolete(
+    request: Request, present: t.Sequence[str], named: t.Mapping[str, str], installed: t.Mapping[str, tuple[str, str]]
+) -> list[str]:
+    """Packages of the old driver that the new one has no version of, and pins of other branches: they would stay behind."""
+    old = driver_version({name: installed[name][0] for name in present})
+    left = [name for name in present if name not in named and upstream(installed[name][0]) == old]
+    return sorted(left + [name for name in installed if name.startswith(_PINNING) and name not in request.names])
+
+
+def _from(request: Request, origin: str) -> bool:
+    return not request.from_url or request.from_url.rstrip("/") in origin
+
+
+def _fits(request: Request, version: str) -> bool:
+    return version == request.version if request.version else version.split(".")[0] == str(request.branch)
+
+
+def _key(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def _listed(versions: t.Iterable[str]) -> str:
+    newest = sorted(versions, key=_key, reverse=True)
+    return ", ".join(newest[:6]) + (f" and {len(newest) - 6} older" if len(newest) > 6 else "")
