@@ -18,7 +18,7 @@ options:
       - Path of C(libnvidia-ml.so.1).
       - Normally not needed, the dynamic loader finds it.
     type: path
-  nvml_python:
+  python_path:
     description:
       - Directory on the host in which C(pynvml), of the distribution C(nvidia-ml-py), is looked for before the usual places.
       - The role P(gpufleet.inference.gpu_preflight#role) puts it there.

@@ -18,7 +18,7 @@ from ._nvml import Options
 NVML_ARGS: dict[str, dict[str, t.Any]] = {
     "nvml_timeout": {"type": "float", "default": 10.0},
     "nvml_library": {"type": "path"},
-    "nvml_python": {"type": "path", "default": _paths.PYTHON_DIR},
+    "python_path": {"type": "path", "default": _paths.PYTHON_DIR},
     "sysfs_root": {"type": "path", "default": "/sys"},
     "procfs_root": {"type": "path", "default": "/proc"},
 }
@@ -29,4 +29,4 @@ def nvml_options(params: t.Mapping[str, t.Any]) -> Options:
     timeout = float(params["nvml_timeout"])
     if not (math.isfinite(timeout) and 0.1 <= timeout <= 600):
         raise HostError(f"nvml_timeout is {params['nvml_timeout']}, expected seconds from 0.1 to 600; the default is 10")
-    return Options(timeout=timeout, library=params["nvml_library"] or None, python_dir=params["nvml_python"])
+    return Options(timeout=timeout, library=params["nvml_library"] or None, python_dir=params["python_path"])
