@@ -13,6 +13,7 @@ this checkout. Both sides are measured alternately, so that clocks and driver ar
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import json
 import os
 import shutil
@@ -103,8 +104,23 @@ def _profile(scratch: Path) -> dict[str, Any]:
         _gpu_query.query(session, request)
         return {name: round(spent[name]) for name in sorted(spent, key=lambda name: -spent[name])}
 
-    outcome = _nvml.run_bounded(work, {}, _nvml.Options(run_dir=str(scratch)))
-    return outcome.data or {"state": outcome.state, "reason": outcome.reason}
+    def threads(session: Any, _request: dict[str, Any]) -> float:
+        """All GPUs at the same time: whether the driver lets them."""
+        count = session.call("nvmlDeviceGetCount")
+        begin = time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            list(pool.map(lambda index: _gpu_query.query_gpu(session, index), range(count)))
+        return round((time.perf_counter() - begin) * 1e6)
+
+    options = _nvml.Options(run_dir=str(scratch))
+    out = {}
+    for name, outcome in (
+        ("calls", _nvml.run_bounded(work, {}, options)),
+        ("calls_with_details", _nvml.run_bounded(work, {"details": True}, options)),
+        ("threads", _nvml.run_bounded(threads, {}, options)),
+    ):
+        out[name] = outcome.data or f"{outcome.state}: {outcome.reason}"
+    return out
 
 
 def _figures(smi: list[float], infos: list[dict[str, Any]], walls: list[float]) -> list[dict[str, Any]]:
