@@ -28,6 +28,7 @@ class Request(t.NamedTuple):
     names: tuple[str, ...]
     same_version: tuple[str, ...]
     members: tuple[str, ...]
+    not_members: tuple[str, ...]
     branch: int
     version: str
     from_url: str = ""
@@ -35,7 +36,7 @@ class Request(t.NamedTuple):
     downgrade: bool = False
 
     def is_member(self, name: str) -> bool:
-        return name in self.names or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.members)
+        return name in self.names or (_matches(name, self.members) and not _matches(name, self.not_members))
 
 
 class Resolved(t.NamedTuple):
@@ -99,6 +100,10 @@ def resolve(
     exact_set = {name: exact or outcome.install.get(name) or installed.get(name, ("", ""))[0] for name, exact in named.items()}
     exact_set.update({name: new for name, new in outcome.install.items() if request.is_member(name)})
     return Resolved(version, exact_set, specs, outcome.install, outcome.remove)
+
+
+def _matches(name: str, globs: t.Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 def _named(request: Request, names: t.Iterable[str], offers: Offers, version: str) -> dict[str, str]:
