@@ -63,9 +63,14 @@ class Payloads:
     """Makes the contents of a package from the words of its `payload:` list."""
 
     def __init__(self, work: Path) -> None:
-        if not (ROLE_FILES / "build.sh").exists():      # TEMPORARY
+        if not (ROLE_FILES / "build.sh").exists():  # TEMPORARY
             self.library_data = b""
-        done = subprocess.run([str(ROLE_FILES / "build.sh") if (ROLE_FILES / "build.sh").exists() else "true", str(work)], capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [str(ROLE_FILES / "build.sh") if (ROLE_FILES / "build.sh").exists() else "true", str(work)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         if done.returncode != 0:
             raise RuntimeError(f"roles/simulated_gpu/files/build.sh failed:\n{done.stdout}{done.stderr}")
         if (ROLE_FILES / "build.sh").exists():
