@@ -63,6 +63,7 @@ _STATES: dict[str, tuple[str, str, str]] = {
     ),
     "error": ("nvml.error", "an NVML that answers", "See the error; check the kernel log for NVRM messages."),
 }
+_CURED_BY_PREFLIGHT = ("no_pynvml", "impostor_pynvml")
 _CURED_BY_DRIVER = ("no_driver", "module_not_loaded", "no_library")
 
 
@@ -94,9 +95,11 @@ def _state(case: Case) -> t.Iterator[Finding]:
 
 
 def _state_severity(case: Case, state: str) -> Severity:
-    if state == "no_pynvml":  # facts from sysfs are complete enough for every rule; gpu_preflight cures it
+    if state in _CURED_BY_PREFLIGHT:  # facts from sysfs are complete enough for every rule
         return "warn"
-    return "info" if case.cures_driver and state in _CURED_BY_DRIVER else "block"
+    if state in _CURED_BY_DRIVER:  # a bare host is no broken host, unless something is to run on it
+        return "info" if case.cures_driver else "block" if case.engines else "warn"
+    return "block"
 
 
 def _mismatch(case: Case, reason: str) -> Finding:
