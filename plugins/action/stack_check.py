@@ -18,7 +18,6 @@ from ansible.plugins.action import ActionBase
 from ..plugin_utils import _facts, _render
 from ..plugin_utils._conduct import judge_conduct
 from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
-from ..plugin_utils._lock import group_of
 from ..plugin_utils._matrix import judge
 from ..plugin_utils._matrix_load import MatrixError, load_matrix
 from ..plugin_utils._products import complete
@@ -146,6 +145,8 @@ def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
         )
     try:
         with open(path, encoding="utf-8") as stream:
+            from ..plugin_utils._lock import group_of
+
             return group_of(yaml.safe_load(stream), host)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise AnsibleActionFail(f"The stack lock {path} cannot be used: {error}") from error
