@@ -86,11 +86,12 @@ class ActionModule(ActionBase):
 
         plan = self._plan(args, facts, matrix, context)
         stack = _facts.merge(args["stack"], plan.details.get("stack") or {})
+        # The allow-list holds for findings of any origin; the gate's own ground only limits those of the matrix.
+        own = [*plan.findings, *judge_conduct(plan, facts, context), *_unconverged(args, plan)]
         gate = GATES[args["component"]]
-        findings = [finding for finding in judge(matrix, facts, stack, context) if gate is None or finding.component in gate]
-        plan.findings = sorted(
-            [*plan.findings, *judge_conduct(plan, facts, context), *findings, *_unconverged(args, plan)], key=Finding.sort_key
-        )
+        mine = {(finding.id, finding.subject) for finding in own}
+        findings = judge(matrix, facts, stack, context, own)
+        plan.findings = [f for f in findings if gate is None or f.component in gate or (f.id, f.subject) in mine]
 
         check_mode = bool(self._task.check_mode)
         if check_mode and plan.predicted:
