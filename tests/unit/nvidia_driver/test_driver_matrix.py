@@ -9,7 +9,7 @@ import datetime
 from typing import Any
 
 import pytest
-from driver_hosts import B200, V100, blocking, facts
+from driver_hosts import B200, H100, V100, blocking, facts, with_driver
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context, Plan
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix import judge
@@ -68,10 +68,24 @@ def test_kind_of_modules_follows_the_gpu(device: str, desired: dict[str, Any], k
     assert plan.details["stack"]["driver"]["branch"] == 580 or not desired
 
 
+def gate(device: str, *changes: dict[str, Any], **desired: Any) -> list[str]:
+    """Ids of what blocks: planner and matrix together, as stack_check does."""
+    gpu = {"pci_address": "0000:1b:00.0", "pci_device_id": device, "product": None, "architecture": None, "compute_capability": None}
+    host = complete(facts(*changes, {"pci": {"gpus": [{"address": "0000:1b:00.0", "device_id": device}]}, "gpus": [gpu]}), load_matrix())
+    plan = planned(host, **desired)
+    stack = {**(plan.details.get("stack") or {}), "component": "driver"}
+    findings = judge(load_matrix(), host, stack, CONTEXT, plan.findings)
+    return sorted(finding.id for finding in findings if finding.severity == "block" and finding.component in ("gpu", "driver"))
+
+
 def test_gate_sees_the_planned_driver() -> None:
-    """V100 ends with branch 580: the planner asks for 595, the matrix says no."""
-    gpu = {"pci_address": "0000:1b:00.0", "pci_device_id": V100, "product": None, "architecture": None, "compute_capability": None}
-    host = complete(facts({"pci": {"gpus": [{"address": "0000:1b:00.0", "device_id": V100}]}, "gpus": [gpu]}), load_matrix())
-    plan = planned(host, branch=595)
-    findings = judge(load_matrix(), host, plan.details["stack"], CONTEXT, plan.findings)
-    assert any(finding.severity == "block" and finding.component in ("gpu", "driver") for finding in findings), findings
+    assert gate(V100, branch=595) == ["driver.branch_too_new"]
+    assert gate(B200, branch=550, kernel_modules="open") == ["driver.advisory", "driver.branch_ended", "driver.branch_too_old"]
+    assert gate(H100, branch=999) == ["driver.branch_unknown"]
+    assert gate(H100, branch=580) == []
+
+
+def test_driver_that_is_there_already_is_no_reason_to_stop() -> None:
+    """580.105.08 has open advisories: asked for they block, found they warn, or every new bulletin would stop a fleet."""
+    assert gate(H100, version="580.105.08") == ["driver.advisory"]
+    assert gate(H100, with_driver("580.105.08"), version="580.105.08") == []
