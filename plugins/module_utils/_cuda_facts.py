@@ -86,7 +86,9 @@ def _compat(reader: Reader, folders: list[str]) -> list[dict[str, str]]:
     return found
 
 
-def _libraries(reader: Reader, installed: t.Mapping[str, str], package: t.Pattern[str], file: t.Pattern[str]) -> list[dict[str, t.Any]]:
+def _libraries(
+    names: t.Iterable[str], installed: t.Mapping[str, str], package: t.Pattern[str], file: t.Pattern[str]
+) -> list[dict[str, t.Any]]:
     found: dict[tuple[str, t.Optional[int]], None] = {}
     for name, full in installed.items():
         match = package.match(name)

@@ -76,9 +76,8 @@ def _dpkg(reader: Reader) -> dict[str, Package]:
         status = fields.get("Status", "").split()
         if "Version" not in fields or len(status) != 3:
             continue
-        if fields.get("Architecture") == "i386":  # the 32-bit half of a multiarch pair must not hide the native one
-            name += ":i386"
-        found[name] = Package(fields["Version"], status[0] == "hold", status[2], belongs)
+        foreign = fields.get("Architecture") == "i386"  # the 32-bit half of a multiarch pair must not hide the native one
+        found[name + ":i386" if foreign else name] = Package(fields["Version"], status[0] == "hold", status[2], belongs)
     return found
 
 
