@@ -53,7 +53,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "python_path": {"type": "path"},
     "sysfs_root": {"type": "path"},
     "procfs_root": {"type": "path"},
-    "expected_gpus": {"type": "int"},
+    "expected_gpus": {"type": "int", "default": 0},
 }
 
 
@@ -133,7 +133,8 @@ class ActionModule(ActionBase):
         )
 
     def _collect(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None}
+        # No number of GPUs is expected where the option is 0.
+        options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None and (name != "expected_gpus" or args[name])}
         return self._execute_module(module_name="gpufleet.inference.gpu_info", module_args=options, task_vars=task_vars)
 
     def _plan(self, args: dict[str, t.Any], facts: dict[str, t.Any], matrix: t.Any, context: Context) -> Plan:
