@@ -83,7 +83,9 @@ class ActionModule(ActionBase):
 def _host(hostvars: t.Any, host: str) -> dict[str, t.Any]:
     if host not in hostvars:
         raise AnsibleActionFail(f"hosts names {host}, which is not in the inventory")
-    return _facts.effective(_facts.read(hostvars[host]))
+    fact = _facts.read(hostvars[host])
+    # A persistent fact cache must not lock what a host was yesterday.
+    return _facts.effective(fact) if _facts.fresh(fact, _facts.run_id()) else {}
 
 
 def _wanted(args: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -65,7 +65,7 @@ def resolve(
 def group_name(case: Case) -> tuple[str, str]:
     """h100_sxm@debian12-x86_64, or why the host belongs to no group."""
     if not case.facts:
-        return "", "no facts were read from this host"
+        return "", "no facts were read from this host in this run"
     if not case.groups:
         return "", "it has no GPU"
     unknown = sorted({group.product for group in case.groups if group.row is None})

@@ -30,7 +30,7 @@ def rules(case: Case) -> t.Iterator[Finding]:
             subject=path,
             found=reason,
             needed="a readable state file",
-            message=f"{path} cannot be read: {reason}",
+            message=f"{path} cannot be read: {reason.rstrip('.')}.",
             fix="Run with the privileges that the file needs (become), or restore it from the last good run.",
             source=STATES,
         )
@@ -88,7 +88,7 @@ def _state(case: Case) -> t.Iterator[Finding]:
             _state_severity(case, state),
             found=f"state {state}" + (f": {reason}" if reason else ""),
             needed=needed,
-            message=reason or f"The GPU stack of this host is in state {state}.",
+            message=_sentence(reason) or f"The GPU stack of this host is in state {state}.",
             fix=fix,
             source=STATES,
         )
@@ -115,7 +115,7 @@ def _mismatch(case: Case, reason: str) -> Finding:
             "info",
             found=f"loaded {loaded.get('version')}, on disk {on_disk.pop()}",
             needed="a reboot",
-            message=reason or "The driver on disk is not the one that runs; a reboot makes them the same.",
+            message=_sentence(reason) or "The driver on disk is not the one that runs; a reboot makes them the same.",
             fix="The role's reboot policy decides.",
             source=STATES,
         )
@@ -124,12 +124,18 @@ def _mismatch(case: Case, reason: str) -> Finding:
         "block",
         found=f"kernel module {loaded.get('version') or 'unknown'}, library {library}, package {installed.get('version') or 'none'}",
         needed="one version everywhere",
-        message=reason or f"The loaded kernel module ({loaded.get('version')}) and the NVML library ({library}) are of different versions.",
+        message=_sentence(reason) or f"The loaded kernel module ({loaded.get('version')}) and the NVML library ({library}) differ.",
         fix="Reboot the host."
         if curable
         else "Find out who replaced the library or the module (dpkg -S, rpm -qf), reinstall the driver set, reboot.",
         source="NVML error 18, " + STATES,
     )
+
+
+def _sentence(text: str) -> str:
+    """A reason of gpu_info as a sentence of its own."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".") if text else ""
 
 
 def _count(case: Case) -> t.Iterator[Finding]:
