@@ -43,5 +43,5 @@ demo: setup system ## the stack on a simulated fleet, and its report
 
 .PHONY: clean
 clean: ## remove the lab (hosts, network, images) and build products; .venv stays
-	@tests/lab/lab clean
+	@for lab in .lab/*/; do [ ! -d "$$lab" ] || LAB_NAME=$$(basename "$$lab") tests/lab/lab clean; done
 	@rm -rf .build .ansible .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz
