@@ -37,6 +37,7 @@ import typing as t
 
 from . import (
     _allow,
+    _matrix_rules_arguments,
     _matrix_rules_containers,
     _matrix_rules_cuda,
     _matrix_rules_driver,
@@ -62,6 +63,7 @@ RULES: tuple[t.Callable[[Case], t.Iterator[Finding]], ...] = (
     _matrix_rules_cuda.rules,
     _matrix_rules_containers.rules,
     _matrix_rules_engine.rules,
+    _matrix_rules_arguments.rules,
     _matrix_rules_model.rules,
     _matrix_rules_site.rules,
 )
