@@ -13,7 +13,8 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpufleet.inference.plugins.action import stack_lock
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _facts
-from ansible_collections.gpufleet.inference.plugins.plugin_utils._lock import drift, group_of, resolve
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._lock import group_of, resolve
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._lock_drift import drift
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix import evaluate
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_model import Matrix
 
