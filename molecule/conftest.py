@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/lab"))
 
-from labtool import actions
+from labtool import actions  # noqa: E402
 
 
 @pytest.fixture
