@@ -114,7 +114,7 @@ def _reload_class(facts: t.Mapping[str, t.Any]) -> Disruption:
 def predicted_host(settings: Settings, devices: Devices, facts: t.Mapping[str, t.Any], context: Context) -> dict[str, t.Any]:
     """Files and units as they would be afterwards."""
     up = {"load": "loaded", "active": "active", "sub": "exited", "enabled": "enabled", "need_daemon_reload": False}
-    recorded = {"gpus": {device["uuid"]: {} for device in devices.devices if device.get("uuid")}}
+    recorded: dict[str, t.Any] = {"gpus": {device["uuid"]: {} for device in devices.devices if device.get("uuid")}}
     files: dict[str, t.Any] = {f"{UNIT_DIR}/{name}": _sha(text) for name, text in settings.units.items()}
     files[_paths.GPU_SETTINGS] = _sha(settings.config)
     if GOVERNOR_UNIT in settings.units:
