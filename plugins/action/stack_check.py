@@ -18,7 +18,8 @@ from ansible.plugins.action import ActionBase
 from ..plugin_utils import _facts, _render
 from ..plugin_utils._conduct import judge_conduct
 from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
-from ..plugin_utils._lock import drift, group_of
+from ..plugin_utils._lock import group_of
+from ..plugin_utils._lock_drift import drift
 from ..plugin_utils._matrix import judge
 from ..plugin_utils._matrix_load import MatrixError, load_matrix, warm
 from ..plugin_utils._products import complete
