@@ -12,13 +12,14 @@ import typing as t
 
 from . import _matrix_cuda as cuda
 from . import _matrix_engines as engines
-from ._matrix import evaluate
+from ._matrix import judge
 from ._matrix_case import Case
 from ._matrix_driver import CHANNELS
 from ._matrix_types import DriverChoice, Row
 from ._versions import branch_of, key, newest
 
 CHECKED = ("driver", "cuda", "container_toolkit", "engine", "matrix")
+NOT_CHECKED = ("container_toolkit.engine_too_old",)  # what the host has now is no reason against a version
 
 
 class Unresolved(ValueError):
@@ -153,8 +154,10 @@ def _judged(case: Case, choice: DriverChoice, toolkit: Row, container: str) -> N
     }
     blocks = [
         found
-        for found in evaluate(case.matrix, case.facts, stack, case.policy)
-        if found.severity == "block" and found.component in CHECKED and found.id != "container_toolkit.engine_too_old"
+        for found in judge(case.matrix, case.facts, stack, case.policy)
+        if found.severity == "block" and (found.component in CHECKED or found.id == "policy.allow_invalid") and found.id not in NOT_CHECKED
     ]
     if blocks:
-        raise Unresolved("; ".join(f"{found.id}: {found.message}" for found in blocks))
+        raise Unresolved(
+            "; ".join(f"{found.id}: {found.message}" + (f" Nearest: {found.nearest}." if found.nearest else "") for found in blocks)
+        )

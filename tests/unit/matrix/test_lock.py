@@ -134,6 +134,19 @@ def test_a_stack_out_of_support_is_not_locked(lock: Lock) -> None:
     assert "driver.branch_ended" in problems["a"]
 
 
+def test_a_site_can_allow_what_is_out_of_support(matrix: Matrix) -> None:
+    names = ("driver.branch_ended", "driver.advisory", "matrix.stack_out_of_support")
+    allow = tuple({"id": name, "reason": "frozen until spring", "expires": "2027-03-01"} for name in names)
+    document, problems = resolve(matrix, {"a": info(driver=None)}, {"stack": "guides-2024"}, context(allow=allow))
+    assert problems == {}
+    group = document["groups"]["h100_sxm@debian12-x86_64"]
+    assert (group["driver"]["version"], group["cuda"]["toolkit"]) == ("550.54.14", "12.4.1")
+    assert "sglang" not in group["engines"], "CUDA 13 engines do not run on it"
+    expired = tuple({**entry, "expires": "2026-01-01"} for entry in allow)
+    assert resolve(matrix, {"a": info(driver=None)}, {"stack": "guides-2024"}, context(allow=expired))[0]["groups"] == {}
+    assert "policy.allow_invalid" in resolve(matrix, {"a": info()}, {}, context(allow=({"id": "x"},)))[1]["a"]
+
+
 def test_a_stack_for_other_gpus_leaves_the_group_out(lock: Lock) -> None:
     document, problems = lock({"a": info(), "v": info((V100,), driver=None)}, stack="lts-580")
     assert list(document["groups"]) == ["h100_sxm@debian12-x86_64"]

@@ -692,6 +692,12 @@ def test_findings_are_sorted_by_severity(matrix: Matrix) -> None:
     assert len({item.severity for item in found}) == 3
 
 
+def test_a_state_without_a_reason_has_a_message(matrix: Matrix) -> None:
+    facts = state("hung")
+    facts["reason"] = ""
+    assert only(evaluate(matrix, facts, {}, context()), "nvml.hung").message == "The GPU stack of this host is in state hung."
+
+
 def test_end_of_support_is_the_last_day_of_its_month(matrix: Matrix) -> None:
     import datetime
 
