@@ -7,6 +7,7 @@ import typing as t
 
 import pytest
 import yaml
+
 from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_rules import Names, compile_rules
 from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_values import (
     BadValue,

@@ -5,24 +5,10 @@ from __future__ import annotations
 import random
 import typing as t
 
+from power_devices import device
+
 from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_rules import compile_rules
 from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_targets import Resolution, pin_indices, resolve
-
-
-def device(number: int = 0, product: str = "NVIDIA H200", **power: t.Any) -> dict[str, t.Any]:
-    limits = {"supported": True, "limit_mw": 700000, "default_limit_mw": 700000, "min_limit_mw": 200000, "max_limit_mw": 700000}
-    return {
-        "index": number,
-        "uuid": f"GPU-0000000{number}-0000-0000-0000-000000000000",
-        "pci_address": f"0000:0{number}:00.0",
-        "product": product,
-        "state": "ok",
-        "power": {**limits, **power},
-        "persistence": True,
-        "compute_mode": "default",
-        "ecc": {"current": True, "pending": True},
-        "clocks_mhz": {"max_graphics": 1980, "max_memory": 3201},
-    }
 
 
 def judged(devices: list[dict[str, t.Any]], limit: t.Any = None, persistence: t.Any = None, rules: t.Any = None) -> Resolution:
@@ -84,7 +70,8 @@ def test_two_selectors_that_disagree() -> None:
     assert ids(found) == [("conflict", "block")]
     for part in ("rules[0] (product:H200) says 400W", "rules[1] (0000:00:00.0) says 500W"):
         assert part in found.problems[0].text
-    assert ids(judged([device()], None, None, [{"select": "all", "ecc": True}, {"select": "product:H200", "ecc": False}])) == [("conflict", "block")]
+    rules = [{"select": "all", "ecc": True}, {"select": "product:H200", "ecc": False}]
+    assert ids(judged([device()], None, None, rules)) == [("conflict", "block")]
 
 
 def test_two_ways_to_say_the_same_agree() -> None:
