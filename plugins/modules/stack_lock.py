@@ -80,6 +80,7 @@ attributes:
   idempotent:
     support: full
   async:
+    description: It runs in seconds on the controller.
     support: none
 """
 
