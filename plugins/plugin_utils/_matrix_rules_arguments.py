@@ -52,6 +52,8 @@ def _finding(case: Case, spec: Facts, row: Row, version: t.Any) -> Finding:
     name = str(spec.get("name") or spec.get("engine"))
     flag = row["item"].startswith("--")
     when = f"was removed in {row['removed_in']}" if row["kind"] == "removed" else "is in no release"
+    after = str(row.get("after") or "")
+    instead = after if row["kind"] == "never" else (after.partition("use ")[2] or None)
     return finding(
         "engine.argument_gone",
         "block" if flag else "warn",
@@ -59,7 +61,7 @@ def _finding(case: Case, spec: Facts, row: Row, version: t.Any) -> Finding:
         subject=name,
         found=f"{row['item']} with {title} {version or 'of any version'}",
         needed=f"arguments that {title} {version or ''} knows".replace("  ", " "),
-        nearest=row.get("after"),
+        nearest=instead,
         message=f"{row['item']} {when} of {title}" + ("; an unknown flag stops the server." if flag else "; it has no effect."),
-        fix=f"Remove it from {'args' if flag else 'env'} of {name}" + (f": {row['after']}." if row.get("after") else "."),
+        fix=f"Remove it from {'args' if flag else 'env'} of {name}." + (f" Instead: {instead}." if instead else ""),
     )

@@ -8,7 +8,6 @@ Private to the collection.
 
 from __future__ import annotations
 
-import difflib
 import typing as t
 
 from . import _matrix_cuda as cuda
@@ -16,7 +15,8 @@ from ._contracts import Finding
 from ._matrix_case import Case, GpuGroup
 from ._matrix_findings import finding
 from ._matrix_types import Row
-from ._versions import branch_of, key, major_of, matches, minor_of, newest
+from ._versions import branch_of, key, major_of, matches, minor_of
+from ._versions import nearest as nearest_version
 
 
 def rules(case: Case) -> t.Iterator[Finding]:
@@ -33,17 +33,16 @@ def rules(case: Case) -> t.Iterator[Finding]:
 
 
 def _unknown(case: Case, version: str) -> Finding:
-    known = list(case.matrix.toolkits)
-    near = difflib.get_close_matches(version, known, n=1) or [newest(known) or "none"]
+    near = nearest_version(version, case.matrix.toolkits) or "none"
     return finding(
         "cuda.toolkit_unknown",
         case.policy.unknown,
         subject=version,
         found=f"CUDA {version}",
         needed="a row in matrix/cuda.yml or an overlay",
-        nearest=near[0],
-        message=f"The matrix does not know CUDA toolkit {version}; the nearest release that it knows is {near[0]}.",
-        fix=f"Ask for {near[0]}, or add a row with gpu_stack_matrix_overlay.",
+        nearest=near,
+        message=f"The matrix does not know CUDA toolkit {version}; the nearest release that it knows is {near}.",
+        fix=f"Ask for {near}, or add a row with gpu_stack_matrix_overlay.",
         source="matrix/cuda.yml",
     )
 

@@ -68,7 +68,8 @@ def _advisories(case: Case) -> t.Iterator[Finding]:
     names = ", ".join(row["id"].removeprefix("psirt.") for row in bulletins)
     worst = max(row.get("max_cvss", 0) for row in bulletins)
     in_branch = safe.get("version")
-    why = f"{in_branch} fixes them in this branch" if in_branch else safe.get("reason", "no fix in this branch is known")
+    them = "it" if len(bulletins) == 1 else "them"
+    why = f"{in_branch} fixes {them} in this branch" if in_branch else safe.get("reason", "no fix in this branch is known")
     yield finding(
         "driver.advisory",
         case.severity(case.driver_asked),

@@ -8,13 +8,12 @@ Private to the collection.
 
 from __future__ import annotations
 
-import difflib
 import typing as t
 
 from ._contracts import Finding
 from ._matrix_case import Case
 from ._matrix_findings import finding
-from ._versions import major_of, matches, newest
+from ._versions import major_of, matches, nearest, newest
 
 
 def rules(case: Case) -> t.Iterator[Finding]:
@@ -34,7 +33,7 @@ def _library(case: Case, library: str) -> t.Iterator[Finding]:
     if row is None and any(library in deny and matches(version, deny[library]) for deny in case.matrix.section("deny")):
         return  # a deny row says more
     if row is None:
-        near = (difflib.get_close_matches(version, rows, n=1) or [newest(rows) or "none"])[0]
+        near = nearest(version, rows) or "none"
         yield finding(
             f"{library}.unknown",
             case.policy.unknown,

@@ -20,7 +20,7 @@ STATES = "docs/states.md"
 _STATES: dict[str, tuple[str, str, str]] = {
     "hung": ("nvml.hung", "a driver that answers", "Find the hung process (see the reason), drain the host and reboot it."),
     "lost": ("gpu.lost", "GPUs that answer", "Look for Xid 79 in the kernel log; drain the host, reboot, reseat or replace the GPU."),
-    "no_driver": ("nvml.no_driver", "a driver", "Run the role nvidia_driver, or give gpu_stack a driver."),
+    "no_driver": ("nvml.no_driver", "a driver", "Run the role nvidia_driver (playbook gpufleet.inference.site)."),
     "module_not_loaded": (
         "nvml.module_not_loaded",
         "a loaded nvidia module",

@@ -10,7 +10,15 @@ from ansible_collections.gpufleet.inference.plugins.plugin_utils import _matrix_
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _matrix_engines as engines
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_model import Matrix
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._products import complete
-from ansible_collections.gpufleet.inference.plugins.plugin_utils._versions import branch_of, is_version, key, matches, minor_of, newest
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._versions import (
+    branch_of,
+    is_version,
+    key,
+    matches,
+    minor_of,
+    nearest,
+    newest,
+)
 
 from .conftest import PRODUCTS, SYSTEMS, TODAY, info
 
@@ -60,6 +68,14 @@ def test_versions_that_are_equal() -> None:
 )
 def test_specifications(version: str, spec: str, fits: bool) -> None:
     assert matches(version, spec) is fits
+
+
+@pytest.mark.parametrize(
+    ("version", "near"),
+    [("13.9.1", "13.5.0"), ("12.4.2", "12.4.1"), ("12.7.0", "12.6.3"), ("8.9.7.23", "8.9.7.29"), ("1.0", "8.9.7.29")],
+)
+def test_the_nearest_known_version(version: str, near: str) -> None:
+    assert nearest(version, ["8.9.7.29", "12.4.0", "12.4.1", "12.6.3", "13.0.3", "13.5.0"]) == near
 
 
 def test_a_bad_specification_is_an_error() -> None:
