@@ -32,8 +32,8 @@ def _driver(instance: Instance) -> t.Iterator[Finding]:
         return
     needed = cuda.driver_min(case.matrix, version)
     base = case.matrix.value("rule.cuda.forward_base", "branch_min", 0)
-    forward = instance.container and case.compat_asked and case.datacenter and (branch_of(case.driver) or 0) >= base
-    if forward:
+    possible = instance.container and case.datacenter and (branch_of(case.driver) or 0) >= base
+    if possible and case.compat_asked:
         yield instance.finding(
             "engine.forward_compat",
             "warn",
@@ -51,7 +51,9 @@ def _driver(instance: Instance) -> t.Iterator[Finding]:
         return other is not None and cuda.mode(case.matrix, t.cast("str", case.driver), other) != "none"
 
     older = engines.newest_for(case.matrix, instance.engine, runs)
-    hint = "" if case.datacenter else f" Forward compatibility does not exist on {', '.join(g.product for g in case.groups)}."
+    without = ", ".join(group.product for group in case.groups if group not in case.forward_groups)
+    hint = f" CUDA forward compatibility does not exist on {without}." if without else ""
+    fix = case.driver_fix() + (f" {instance.title} {older} is the newest release that this driver runs." if older else "")
     yield instance.finding(
         "engine.driver_too_old",
         "block",
@@ -60,7 +62,7 @@ def _driver(instance: Instance) -> t.Iterator[Finding]:
         needed=f"driver {needed} or newer",
         nearest=case.nearest_driver() or (f"{instance.title} {older}" if older else None),
         message=f"{instance.what} is built for CUDA {version}, which needs driver {needed} or newer; {case.driver} is older.{hint}",
-        fix=case.driver_fix() + (f" {instance.title} {older} is the newest release that this driver runs." if older else ""),
+        fix=fix + (" Or accept CUDA forward compatibility of the image: cuda: {compat: true} in the target stack." if possible else ""),
     )
 
 

@@ -720,6 +720,21 @@ def test_geforce_hosts_follow_the_geforce_column_of_a_bulletin(matrix: Matrix) -
     assert "5614" not in bulletins(H100)
 
 
+def test_forward_compatibility_is_offered_only_where_it_exists(matrix: Matrix) -> None:
+    def answer(*products: str, driver: str = "570.211.01", runtime: str = "docker") -> t.Any:
+        return only(
+            evaluate(matrix, info(products, driver=driver), engine(version="0.27.1", runtime=runtime), context()), "engine.driver_too_old"
+        )
+
+    assert "compat: true" in answer(H100).fix
+    assert "compat: true" not in answer(H100, runtime="venv").fix
+    assert "compat: true" not in answer(H100, driver="525.147.05").fix
+    mixed = answer(H100, LAPTOP)
+    assert "compat: true" not in mixed.fix
+    assert f"does not exist on {LAPTOP}." in mixed.message
+    assert "vLLM 0.19.1" in answer(H100).fix
+
+
 @pytest.mark.parametrize("version", ["0.3.0", "0.4.6", "0.5.19", "0.5.20", "0.5.21", "0.5.23"])
 def test_sglang_cve_2026_93034_warns_for_every_version(matrix: Matrix, version: str) -> None:
     found = only(evaluate(matrix, GOOD, engine("sglang", version), context()), "engine.unfixed_advisory")
