@@ -93,7 +93,7 @@ def do_ensure(args: argparse.Namespace) -> int:
 
 def do_build(args: argparse.Namespace) -> int:
     """The library from its source where a compiler is, else the carried binary; again only when the source changed."""
-    home = Path(__file__).resolve().parent.parent
+    home = paths.home()
     source = hashlib.sha256(b"".join(path.read_bytes() for path in sorted((home / "nvml").iterdir()))).hexdigest()
     stamp = home / ".built"
     if stamp.exists() and stamp.read_text(encoding="ascii") == source and (home / "libnvidia-ml.so").exists():
@@ -111,7 +111,7 @@ def do_driver(args: argparse.Namespace) -> int:
         return report(driver.uninstall() if not args.check else driver.version_of_role() is not None)
     if args.check:
         return report(driver.version_of_role() != args.version)
-    home = Path(__file__).resolve().parent.parent
+    home = paths.home()
     return report(driver.install(args.version, Path(args.library) if args.library else home / "libnvidia-ml.so", home / "bin", not args.proprietary))
 
 
@@ -262,7 +262,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("name", help="name in the profile folder, or path of a JSON file")
     one.add_argument("--count", type=int, help="number of GPUs")
     one.add_argument("--seed", default="simulated", help="UUIDs and serial numbers follow from it; default: the same on every host")
-    one.add_argument("--folder", default=str(Path(__file__).resolve().parent.parent / "profiles"))
+    one.add_argument("--folder", default=str(paths.home() / "profiles"))
     one.add_argument("--check", action="store_true", help="only say whether something would change")
     one = command("hardware", do_hardware, "show or take away PCI devices")
     one.add_argument("action", choices=["apply", "remove"])
@@ -281,12 +281,15 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--kind", choices=list(processes.TYPES), default="compute")
     one.add_argument("--name")
     one.add_argument("--foreign", action="store_true", help="a process this system can't see")
-    one.add_argument("command", nargs="*", help="for run: replaced by this command, which keeps the PID")
+    one.epilog = "process run … -- COMMAND: becomes that command, which keeps the PID in the table"
     return top
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    args = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    cut = words.index("--") if "--" in words else len(words)
+    args = parser().parse_args(words[:cut])
+    args.command = words[cut + 1:]
     try:
         return int(args.function(args))
     except module.ModuleError as exc:

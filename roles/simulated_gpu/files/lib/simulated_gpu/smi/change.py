@@ -14,7 +14,8 @@ from .values import COMPUTE_MODES, Gpu, onoff, watts
 
 EARLY = "Terminating early due to previous errors."
 TEXTS = {2: "Invalid Argument", 3: "Not Supported", 4: "Insufficient Permissions", 15: "GPU is lost", 19: "In use by another client", 999: "Unknown Error"}
-PERSISTENCE_OFF = "Warning: persistence mode is disabled on device {bus}. See the Known Issues section of the nvidia-smi(1) man page for more information. Run with [--help | -h] switch to get more information on how to enable persistence mode."
+PERSISTENCE_OFF = ("Warning: persistence mode is disabled on device {bus}. See the Known Issues section of the nvidia-smi(1) man page for more information. "
+                   "Run with [--help | -h] switch to get more information on how to enable persistence mode.")
 
 
 class ChangeError(Exception):

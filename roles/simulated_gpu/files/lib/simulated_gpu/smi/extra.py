@@ -49,6 +49,8 @@ def topo(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
 
 def nvlink(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
     out = ""
+    if "-i" in arguments[:-1]:
+        gpus = [Gpu(nvml, nvml.find(arguments[arguments.index("-i") + 1]))]
     for gpu in gpus:
         out += f"GPU {gpu.index()}: {gpu.name()} (UUID: {gpu.uuid()})\n"
         for link in range(gpu.field(91) or 0):
@@ -73,8 +75,9 @@ def mig(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
     for gpu in gpus:
         for info in _profiles(gpu):
             free = gpu.num("nvmlDeviceGetGpuInstanceRemainingCapacity", info.id)
-            out += f"|{gpu.index():>4}  {info.name.decode():<18}{info.id:>3}{free:>6}/{info.instances:<2}{info.memory / 1024:>13.2f}{'Yes' if info.p2p else 'No':>8}{info.sm:>7}{info.dec:>6}{info.enc:>6}   |\n"
-            out += f"|{'':58}{info.ce:>6}{info.jpeg:>6}{info.ofa:>6}   |\n" + rule
+            memory, p2p = f"{info.memory / 1024:.2f}", "Yes" if info.p2p else "No"
+            out += f"|{gpu.index():>4}  {info.name.decode():<19}{info.id:>3}{free:>6}/{info.instances:<2}       {memory:<11}{p2p:<7}{info.sm:<7}{info.dec:<6}{info.enc:<4}|\n"
+            out += f"|{'':63}{info.ce:<6}{info.jpeg:<6}{info.ofa:<4}|\n" + rule
     return out
 
 
