@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Replay h200x2.json through nvidia-ml-py and the libnvidia-ml.so.1 that the dynamic linker finds.
 
-    LD_LIBRARY_PATH=… python3 replay.py h200x2.json       # prints {"compared": N, "different": [[what, got, recorded], …]}
+LD_LIBRARY_PATH=… python3 replay.py h200x2.json       # prints {"compared": N, "different": [[what, got, recorded], …]}
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ctypes
 import json
 import re
 import sys
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 import pynvml
 
@@ -45,12 +45,20 @@ def fabric2(handle: Any) -> Any:
 
 
 # name in with_arguments (its number becomes {n}) -> the call
-CALLS: Dict[str, Callable[..., Any]] = {
-    "temp_threshold_{}": pynvml.nvmlDeviceGetTemperatureThreshold, "temp_threshold_x{}": pynvml.nvmlDeviceGetTemperatureThreshold,
-    "temperature": lambda h: pynvml.nvmlDeviceGetTemperature(h, 0), "clock_{}": pynvml.nvmlDeviceGetClockInfo, "maxclock_{}": pynvml.nvmlDeviceGetMaxClockInfo,
-    "appclock_{}": pynvml.nvmlDeviceGetApplicationsClock, "memv2": lambda h: pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2),
-    "ecc_{}_{}": pynvml.nvmlDeviceGetTotalEccErrors, "nvlink_state_{}": pynvml.nvmlDeviceGetNvLinkState, "nvlink_ver": lambda h: pynvml.nvmlDeviceGetNvLinkVersion(h, 0),
-    "nvlink_remote": lambda h: pynvml.nvmlDeviceGetNvLinkRemotePciInfo(h, 0), "nvlink_rtype": lambda h: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(h, 0), "fabric2": fabric2,
+CALLS: dict[str, Callable[..., Any]] = {
+    "temp_threshold_{}": pynvml.nvmlDeviceGetTemperatureThreshold,
+    "temp_threshold_x{}": pynvml.nvmlDeviceGetTemperatureThreshold,
+    "temperature": lambda h: pynvml.nvmlDeviceGetTemperature(h, 0),
+    "clock_{}": pynvml.nvmlDeviceGetClockInfo,
+    "maxclock_{}": pynvml.nvmlDeviceGetMaxClockInfo,
+    "appclock_{}": pynvml.nvmlDeviceGetApplicationsClock,
+    "memv2": lambda h: pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2),
+    "ecc_{}_{}": pynvml.nvmlDeviceGetTotalEccErrors,
+    "nvlink_state_{}": pynvml.nvmlDeviceGetNvLinkState,
+    "nvlink_ver": lambda h: pynvml.nvmlDeviceGetNvLinkVersion(h, 0),
+    "nvlink_remote": lambda h: pynvml.nvmlDeviceGetNvLinkRemotePciInfo(h, 0),
+    "nvlink_rtype": lambda h: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(h, 0),
+    "fabric2": fabric2,
     "topo_{}": lambda h, n: pynvml.nvmlDeviceGetTopologyCommonAncestor(h, pynvml.nvmlDeviceGetHandleByIndex(n)),
     "p2p_{}": lambda h, n: pynvml.nvmlDeviceGetP2PStatus(h, pynvml.nvmlDeviceGetHandleByIndex(n), pynvml.NVML_P2P_CAPS_INDEX_PROP),
     "cpu_aff": lambda h: pynvml.nvmlDeviceGetCpuAffinity(h, 4),
@@ -58,13 +66,13 @@ CALLS: Dict[str, Callable[..., Any]] = {
 }
 
 
-def call_for(name: str) -> tuple[Callable[..., Any], List[int]]:
+def call_for(name: str) -> tuple[Callable[..., Any], list[int]]:
     if name in CALLS:
         return CALLS[name], []
     return CALLS[re.sub(r"(?<=[_x])\d+", "{}", name)], [int(number) for number in re.findall(r"(?<=[_x])\d+", name)]
 
 
-def field_values(handle: Any, names: List[str]) -> Dict[str, Any]:
+def field_values(handle: Any, names: list[str]) -> dict[str, Any]:
     values = pynvml.nvmlDeviceGetFieldValues(handle, [getattr(pynvml, name) for name in names])
     return {name: {"error": v.nvmlReturn} if v.nvmlReturn else getattr(v.value, MEMBER[v.valueType]) for name, v in zip(names, values)}
 
@@ -73,7 +81,7 @@ def main(path: str) -> None:
     with open(path, encoding="utf-8") as handle:
         recording = json.load(handle)
     pynvml.nvmlInit()
-    pairs: List[tuple[str, Any, Any]] = [(name, ask(getattr(pynvml, name)), recorded) for name, recorded in recording["system"].items()]
+    pairs: list[tuple[str, Any, Any]] = [(name, ask(getattr(pynvml, name)), recorded) for name, recorded in recording["system"].items()]
     for index, device in enumerate(recording["devices"]):
         gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
         pairs += [(f"{index} {name}", ask(getattr(pynvml, name), gpu), recorded) for name, recorded in device["getters"].items()]

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -27,8 +27,11 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 def program(module: str) -> Any:
     """A module of the role's program, under a name that this folder does not have."""
     if "simulated_gpu_program" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("simulated_gpu_program", FILES / "lib/simulated_gpu/__init__.py", submodule_search_locations=[str(FILES / "lib/simulated_gpu")])
-        assert spec and spec.loader
+        spec = importlib.util.spec_from_file_location(
+            "simulated_gpu_program", FILES / "lib/simulated_gpu/__init__.py", submodule_search_locations=[str(FILES / "lib/simulated_gpu")]
+        )
+        assert spec
+        assert spec.loader
         sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[spec.name])
     return importlib.import_module(f"simulated_gpu_program.{module}")
@@ -42,26 +45,39 @@ class Sim:
 
     def environment(self, **more: str) -> dict[str, str]:
         keep = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LANG", "TMPDIR")}
-        return {**keep, "LC_ALL": "C", "SIMULATED_GPU_ROOT": str(self.root), "SIMULATED_GPU_LIB": str(FILES / "lib"), "LD_LIBRARY_PATH": str(self.root / LIBRARIES), **more}
+        return {
+            **keep,
+            "LC_ALL": "C",
+            "SIMULATED_GPU_ROOT": str(self.root),
+            "SIMULATED_GPU_LIB": str(FILES / "lib"),
+            "LD_LIBRARY_PATH": str(self.root / LIBRARIES),
+            **more,
+        }
 
-    def run(self, *words: str, status: Optional[int] = 0, **more: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(words, env=self.environment(**more), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    def run(self, *words: str, status: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            words, env=self.environment(**more), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
         if status is not None:
             assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
-    def tool(self, name: str, *words: str, status: Optional[int] = 0, **more: str) -> subprocess.CompletedProcess[str]:
+    def tool(self, name: str, *words: str, status: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, str(FILES / "bin" / name), *words, status=status, **more)
 
-    def sg(self, *words: str, status: Optional[int] = 0) -> str:
+    def sg(self, *words: str, status: int | None = 0) -> str:
         """The command simulated-gpu, in this process: a hundredth of the time."""
         out, err = io.StringIO(), io.StringIO()
-        with mock.patch.dict(os.environ, {"SIMULATED_GPU_ROOT": str(self.root)}), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            mock.patch.dict(os.environ, {"SIMULATED_GPU_ROOT": str(self.root)}),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             code = program("cli").main(list(words))
         assert status is None or code == status, f"{words}: {code}\n{out.getvalue()}{err.getvalue()}"
         return out.getvalue().strip()
 
-    def smi(self, *words: str, status: Optional[int] = 0) -> str:
+    def smi(self, *words: str, status: int | None = 0) -> str:
         return self.tool("nvidia-smi", *words, status=status).stdout
 
     def query(self, fields: str, *words: str) -> list[str]:
@@ -69,10 +85,13 @@ class Sim:
 
     def python(self, code: str, status: int = 0, nvml_path: str = "", **more: str) -> Any:
         """Run code with `p` = nvidia-ml-py and `h` = handle 0 (init done); its `out` comes back."""
-        text = "import json, ctypes\nimport pynvml as p\np.nvmlInit()\nout = None\nh = p.nvmlDeviceGetHandleByIndex(0) if p.nvmlDeviceGetCount() else None\n" + code + "\nprint(json.dumps(out))"
+        text = (
+            "import json, ctypes\nimport pynvml as p\np.nvmlInit()\nout = None\n"
+            "h = p.nvmlDeviceGetHandleByIndex(0) if p.nvmlDeviceGetCount() else None\n" + code + "\nprint(json.dumps(out))"
+        )
         return json.loads(self.raw_python(text, status, nvml_path, **more).stdout)
 
-    def raw_python(self, code: str, status: Optional[int] = 0, nvml_path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    def raw_python(self, code: str, status: int | None = 0, nvml_path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-c", code, status=status, **{"PYTHONPATH": nvml_path, **more})
 
     def init_code(self) -> int:
@@ -95,9 +114,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "libnvidia-ml.so"
 
 
-@pytest.fixture()
+@pytest.fixture
 def make(tmp_path: Path, library: Path):  # type: ignore[no-untyped-def]
-    def build(profile: str = "h200x2", *, driver: Optional[str] = DRIVER, count: int = 0, boot: bool = True, seed: str = "unit") -> Sim:
+    def build(profile: str = "h200x2", *, driver: str | None = DRIVER, count: int = 0, boot: bool = True, seed: str = "unit") -> Sim:
         root = tmp_path / f"{profile}-{len(list(tmp_path.iterdir()))}"
         (root / LIBRARIES).mkdir(parents=True)
         sim = Sim(root, library)
@@ -107,10 +126,11 @@ def make(tmp_path: Path, library: Path):  # type: ignore[no-untyped-def]
         if boot:
             sim.boot()
         return sim
+
     return build
 
 
-@pytest.fixture()
+@pytest.fixture
 def sim(make) -> Sim:  # type: ignore[no-untyped-def]
     """Two H200 as recorded."""
     return make()  # type: ignore[no-any-return]

@@ -12,22 +12,57 @@ from .conftest import LIBRARIES, ROOT, Sim
 
 CORE = """
 out = {
-    "driver": p.nvmlSystemGetDriverVersion(), "nvml": p.nvmlSystemGetNVMLVersion(), "cuda": p.nvmlSystemGetCudaDriverVersion(), "count": p.nvmlDeviceGetCount(),
-    "name": p.nvmlDeviceGetName(h), "uuid": p.nvmlDeviceGetUUID(h), "serial": p.nvmlDeviceGetSerial(h), "bus": p.nvmlDeviceGetPciInfo(h).busId,
-    "memory": p.nvmlDeviceGetMemoryInfo(h).total, "memory2": p.nvmlDeviceGetMemoryInfo(h, version=p.nvmlMemory_v2).reserved, "limit": p.nvmlDeviceGetPowerManagementLimit(h),
-    "range": p.nvmlDeviceGetPowerManagementLimitConstraints(h), "ecc": p.nvmlDeviceGetEccMode(h), "processes": p.nvmlDeviceGetComputeRunningProcesses(h),
-    "temperature": p.nvmlDeviceGetTemperature(h, 0), "utilization": p.nvmlDeviceGetUtilizationRates(h).gpu, "mig": p.nvmlDeviceGetMigMode(h), "persistence": p.nvmlDeviceGetPersistenceMode(h),
-    "reasons": p.nvmlDeviceGetCurrentClocksThrottleReasons(h), "by_uuid": p.nvmlDeviceGetIndex(p.nvmlDeviceGetHandleByUUID(p.nvmlDeviceGetUUID(h))),
-    "by_pci": p.nvmlDeviceGetIndex(p.nvmlDeviceGetHandleByPciBusId(p.nvmlDeviceGetPciInfo(h).busId)), "remapped": p.nvmlDeviceGetRemappedRows(h),
+    "driver": p.nvmlSystemGetDriverVersion(),
+    "nvml": p.nvmlSystemGetNVMLVersion(),
+    "cuda": p.nvmlSystemGetCudaDriverVersion(),
+    "count": p.nvmlDeviceGetCount(),
+    "name": p.nvmlDeviceGetName(h),
+    "uuid": p.nvmlDeviceGetUUID(h),
+    "serial": p.nvmlDeviceGetSerial(h),
+    "bus": p.nvmlDeviceGetPciInfo(h).busId,
+    "memory": p.nvmlDeviceGetMemoryInfo(h).total,
+    "memory2": p.nvmlDeviceGetMemoryInfo(h, version=p.nvmlMemory_v2).reserved,
+    "limit": p.nvmlDeviceGetPowerManagementLimit(h),
+    "range": p.nvmlDeviceGetPowerManagementLimitConstraints(h),
+    "ecc": p.nvmlDeviceGetEccMode(h),
+    "processes": p.nvmlDeviceGetComputeRunningProcesses(h),
+    "temperature": p.nvmlDeviceGetTemperature(h, 0),
+    "utilization": p.nvmlDeviceGetUtilizationRates(h).gpu,
+    "mig": p.nvmlDeviceGetMigMode(h),
+    "persistence": p.nvmlDeviceGetPersistenceMode(h),
+    "reasons": p.nvmlDeviceGetCurrentClocksThrottleReasons(h),
+    "by_uuid": p.nvmlDeviceGetIndex(p.nvmlDeviceGetHandleByUUID(p.nvmlDeviceGetUUID(h))),
+    "by_pci": p.nvmlDeviceGetIndex(p.nvmlDeviceGetHandleByPciBusId(p.nvmlDeviceGetPciInfo(h).busId)),
+    "remapped": p.nvmlDeviceGetRemappedRows(h),
 }
 p.nvmlDeviceSetPowerManagementLimit(h, 500000)
 out["after"] = p.nvmlDeviceGetPowerManagementLimit(h)
 out = json.loads(json.dumps(out, default=lambda v: v.decode() if isinstance(v, bytes) else str(v)))
 """
 WANT = {
-    "driver": "580.159.04", "nvml": "13.580.159.04", "cuda": 13000, "count": 2, "name": "NVIDIA H200", "uuid": "GPU-00000000-aaaa-bbbb-cccc-000000000000", "serial": "1650000000000",
-    "bus": "00000000:00:06.0", "memory": 150754820096, "memory2": 644939776, "limit": 700000, "range": [200000, 700000], "ecc": [1, 1], "processes": [], "temperature": 35, "utilization": 0,
-    "mig": [0, 0], "persistence": 1, "reasons": 1, "by_uuid": 0, "by_pci": 0, "remapped": [0, 0, 0, 0], "after": 500000,
+    "driver": "580.159.04",
+    "nvml": "13.580.159.04",
+    "cuda": 13000,
+    "count": 2,
+    "name": "NVIDIA H200",
+    "uuid": "GPU-00000000-aaaa-bbbb-cccc-000000000000",
+    "serial": "1650000000000",
+    "bus": "00000000:00:06.0",
+    "memory": 150754820096,
+    "memory2": 644939776,
+    "limit": 700000,
+    "range": [200000, 700000],
+    "ecc": [1, 1],
+    "processes": [],
+    "temperature": 35,
+    "utilization": 0,
+    "mig": [0, 0],
+    "persistence": 1,
+    "reasons": 1,
+    "by_uuid": 0,
+    "by_pci": 0,
+    "remapped": [0, 0, 0, 0],
+    "after": 500000,
 }
 
 
@@ -35,8 +70,24 @@ def fetched(requirement: str) -> Path:
     """A package from PyPI in a folder of its own, kept in .build."""
     target = ROOT / ".build/python" / requirement.replace("=", "").replace(",", "_").replace("<", "-").replace(">", "")
     if not target.is_dir():
-        done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--disable-pip-version-check", "--target", str(target), requirement],
-                              capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "-q",
+                "--no-deps",
+                "--disable-pip-version-check",
+                "--target",
+                str(target),
+                requirement,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         if done.returncode != 0:
             pytest.skip(f"{requirement} is not to be had from the package index: {done.stderr.strip().splitlines()[-1:]}")
     return target
@@ -88,5 +139,9 @@ def test_c_program_with_nvidias_header(sim: Sim, compiler: str, requirement: str
     header = next(fetched(requirement).rglob("nvml.h"))
     source, program = tmp_path / "client.c", tmp_path / "client"
     source.write_text(PROGRAM, encoding="utf-8")
-    subprocess.run([compiler, "-w", f"-I{header.parent}", "-o", str(program), str(source), str(sim.root / LIBRARIES / "libnvidia-ml.so.1")], check=True, timeout=60)
+    subprocess.run(
+        [compiler, "-w", f"-I{header.parent}", "-o", str(program), str(source), str(sim.root / LIBRARIES / "libnvidia-ml.so.1")],
+        check=True,
+        timeout=60,
+    )
     assert sim.run(str(program)).stdout == "NVIDIA H200\n"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Sim
+from .conftest import FILES, Sim
 
 NAME = "try:\n    out = p.nvmlDeviceGetName(p.nvmlDeviceGetHandleByIndex({}))\nexcept p.NVMLError as e:\n    out = e.value"
 
@@ -26,12 +26,20 @@ def test_init_faults(sim: Sim, fault: str, code: int) -> None:
     assert sim.init_code() == 0
 
 
-@pytest.mark.parametrize(("fault", "status", "text"), [
-    ("no_driver", 9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n\n"),
-    ("mismatch", 18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.159\n"),
-    ("no_device", 6, "No devices were found\n"),
-    ("lost", 15, "Unable to determine the device handle for GPU0: GPU is lost.  Reboot the system to recover this GPU\n\n"),
-])
+@pytest.mark.parametrize(
+    ("fault", "status", "text"),
+    [
+        (
+            "no_driver",
+            9,
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+            "Make sure that the latest NVIDIA driver is installed and running.\n\n",
+        ),
+        ("mismatch", 18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.159\n"),
+        ("no_device", 6, "No devices were found\n"),
+        ("lost", 15, "Unable to determine the device handle for GPU0: GPU is lost.  Reboot the system to recover this GPU\n\n"),
+    ],
+)
 def test_what_nvidia_smi_says(sim: Sim, fault: str, status: int, text: str) -> None:
     sim.sg("fault", fault, *(["--gpu", "0"] if fault == "lost" else []))
     assert sim.smi(status=status) == text
@@ -47,7 +55,7 @@ def test_mismatch_shows_outside_of_nvml_too(sim: Sim) -> None:
     sim.sg("fault", "mismatch", "570.86.15")
     assert sim.read("/sys/module/nvidia/version") == "570.86.15\n"
     assert "570.86.15" in sim.read("/proc/driver/nvidia/version")
-    sim.boot()      # a reboot loads the installed module
+    sim.boot()  # a reboot loads the installed module
     assert sim.init_code() == 0
 
 
@@ -118,15 +126,23 @@ def test_one_function_fails(sim: Sim) -> None:
     assert sim.query("temperature.gpu") == ["[N/A]", "37"]
 
 
-@pytest.mark.parametrize(("fault", "fields", "shown", "before"), [
-    (["ecc", "7"], "ecc.errors.uncorrected.volatile.dram,ecc.errors.uncorrected.aggregate.total", "7, 7", "0, 0"),
-    (["row_remap_pending", "2"], "remapped_rows.uncorrectable,remapped_rows.pending", "2, Yes", "0, No"),
-    (["row_remap_failure"], "remapped_rows.failure", "Yes", "No"),
-    (["throttle", "0x40"], "clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.gpu_idle", "Active, Not Active", "Not Active, Active"),
-    (["fabric"], "fabric.state,fabric.status", "In Progress, N/A", "Completed, Success"),
-    (["fabric_status", "3"], "fabric.state,fabric.status", "Completed, Failure (3)", "Completed, Success"),
-    (["reset_required"], "gpu_recovery_action", "Reset", "None"),
-])
+@pytest.mark.parametrize(
+    ("fault", "fields", "shown", "before"),
+    [
+        (["ecc", "7"], "ecc.errors.uncorrected.volatile.dram,ecc.errors.uncorrected.aggregate.total", "7, 7", "0, 0"),
+        (["row_remap_pending", "2"], "remapped_rows.uncorrectable,remapped_rows.pending", "2, Yes", "0, No"),
+        (["row_remap_failure"], "remapped_rows.failure", "Yes", "No"),
+        (
+            ["throttle", "0x40"],
+            "clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.gpu_idle",
+            "Active, Not Active",
+            "Not Active, Active",
+        ),
+        (["fabric"], "fabric.state,fabric.status", "In Progress, N/A", "Completed, Success"),
+        (["fabric_status", "3"], "fabric.state,fabric.status", "Completed, Failure (3)", "Completed, Success"),
+        (["reset_required"], "gpu_recovery_action", "Reset", "None"),
+    ],
+)
 def test_readings_faults(sim: Sim, fault: list[str], fields: str, shown: str, before: str) -> None:
     sim.sg("fault", *fault, "--gpu", "1")
     assert sim.query(fields) == [before, shown]
@@ -151,7 +167,7 @@ try:
 except p.NVMLError as e:
     out = [e.value]
 import subprocess, sys
-subprocess.run([sys.executable, {str(Path(__file__).resolve().parents[3] / "roles/simulated_gpu/files/bin/simulated-gpu")!r}, "set", "xid", "79", "--gpu", "0"], check=True, stdout=subprocess.DEVNULL)
+subprocess.run([sys.executable, {str(FILES / "bin/simulated-gpu")!r}, "set", "xid", "79", "--gpu", "0"], check=True, stdout=-3)
 e = p.nvmlEventSetWait_v2(s, 2000)
 out += [e.eventType, e.eventData]
 """
@@ -163,19 +179,34 @@ def test_process_table(sim: Sim) -> None:
     sim.sg("process", "add", "--pid", str(child.pid), "--memory", "1024", "--gpu", "0")
     sim.sg("process", "add", "--pid", "4000000", "--memory", "2048", "--gpu", "0", "--foreign", "--kind", "mps")
     assert sim.query("memory.used") == ["3072", "0"]
-    assert sim.smi("--query-compute-apps=pid,name,used_memory", "--format=csv,noheader").splitlines() == [f"{child.pid}, sleep, 1024 MiB", "4000000, [Not Found], 2048 MiB"]
+    assert sim.smi("--query-compute-apps=pid,name,used_memory", "--format=csv,noheader").splitlines() == [
+        f"{child.pid}, sleep, 1024 MiB",
+        "4000000, [Not Found], 2048 MiB",
+    ]
     assert "sleep" in sim.smi()
     child.kill()
     child.wait()
-    assert sim.query("memory.used") == ["2048", "0"]       # an ended process frees its memory
+    assert sim.query("memory.used") == ["2048", "0"]  # an ended process frees its memory
     sim.sg("process", "remove", "--pid", "4000000", "--gpu", "0")
     assert sim.query("memory.used") == ["0", "0"]
     assert sim.sg("process", "add", "--pid", "4000000", status=2) == ""
 
 
 def test_process_run_keeps_the_pid(sim: Sim) -> None:
-    done = sim.tool("simulated-gpu", "process", "run", "--gpu", "0", "--memory", "100", "--", sys.executable, "-c",
-                    "import pynvml as p; p.nvmlInit(); import os; q = p.nvmlDeviceGetComputeRunningProcesses(p.nvmlDeviceGetHandleByIndex(0)); print(q[0].pid == os.getpid(), q[0].usedGpuMemory >> 20)")
+    done = sim.tool(
+        "simulated-gpu",
+        "process",
+        "run",
+        "--gpu",
+        "0",
+        "--memory",
+        "100",
+        "--",
+        sys.executable,
+        "-c",
+        "import os, pynvml as p; p.nvmlInit(); q = p.nvmlDeviceGetComputeRunningProcesses(p.nvmlDeviceGetHandleByIndex(0)); "
+        "print(q[0].pid == os.getpid(), q[0].usedGpuMemory >> 20)",
+    )
     assert done.stdout == "True 100\n"
 
 
@@ -188,15 +219,18 @@ def test_set_readings(sim: Sim) -> None:
     assert sim.query("temperature.gpu", "-i", "0") == ["35"]
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    (["fault", "losst"], "no fault 'losst'; there are: no_driver, "),
-    (["fault", "no_driver", "--gpu", "0"], "fault 'no_driver' is for the whole machine: leave out --gpu"),
-    (["fault", "lost", "--gpu", "7"], "no GPU '7'; there are: 0 GPU-00000000-aaaa-bbbb-cccc-000000000000 0000:00:06.0, 1 "),
-    (["set", "temperatur", "3"], "nothing named 'temperatur' to set; there are: xid, temperature, "),
-    (["set", "temperature", "warm"], "temperature: 'warm' is not a value for it; expected: degrees C, or default"),
-    (["profile", "h300"], "no profile 'h300'; there are: a100-pcie, "),
-    (["process", "run"], "process run: give the command after --"),
-])
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["fault", "losst"], "no fault 'losst'; there are: no_driver, "),
+        (["fault", "no_driver", "--gpu", "0"], "fault 'no_driver' is for the whole machine: leave out --gpu"),
+        (["fault", "lost", "--gpu", "7"], "no GPU '7'; there are: 0 GPU-00000000-aaaa-bbbb-cccc-000000000000 0000:00:06.0, 1 "),
+        (["set", "temperatur", "3"], "nothing named 'temperatur' to set; there are: xid, temperature, "),
+        (["set", "temperature", "warm"], "temperature: 'warm' is not a value for it; expected: degrees C, or default"),
+        (["profile", "h300"], "no profile 'h300'; there are: a100-pcie, "),
+        (["process", "run"], "process run: give the command after --"),
+    ],
+)
 def test_bad_input(sim: Sim, words: list[str], text: str) -> None:
     done = sim.tool("simulated-gpu", *words, status=2)
     assert done.stderr.startswith(f"simulated-gpu: {text}")

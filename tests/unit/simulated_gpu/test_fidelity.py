@@ -9,7 +9,17 @@ from typing import Any
 from .conftest import FIDELITY, Sim
 
 # What moves by itself on real hardware, in h200x2-detail.json (recorded on another machine of the kind, later).
-READINGS = ("referenceTime", "violationTime", "thermal_settings", "temperature/0", "temperature_v/temperature", "margin/marginTemperature", "pcie_throughput", "nvlink_error", "platform")
+READINGS = (
+    "referenceTime",
+    "violationTime",
+    "thermal_settings",
+    "temperature/0",
+    "temperature_v/temperature",
+    "margin/marginTemperature",
+    "pcie_throughput",
+    "nvlink_error",
+    "platform",
+)
 READING_FIELDS = {94, 183, 78, 80, 81, 82, 83, 140, 141, 167, 169, 175, 176, 177, 178, 185, 186, 191, 197, 198}
 
 
@@ -40,7 +50,9 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
 
 def moves(path: str) -> bool:
     _before, is_field, rest = path.partition("/fields/")
-    return any(word in path for word in READINGS) or bool(is_field and path.endswith("/value") and int(rest.split(".")[0]) in READING_FIELDS)
+    return any(word in path for word in READINGS) or bool(
+        is_field and path.endswith("/value") and int(rest.split(".")[0]) in READING_FIELDS
+    )
 
 
 def test_types_scopes_versions_and_wrong_arguments(sim: Sim) -> None:
@@ -53,6 +65,9 @@ def test_types_scopes_versions_and_wrong_arguments(sim: Sim) -> None:
 
 
 def test_many_fields_at_once_spoil_the_limits(sim: Sim) -> None:
-    code = "ids = {}\nvs = p.nvmlDeviceGetFieldValues(h, ids)\nout = [(v.fieldId, v.nvmlReturn, v.valueType, v.value.sllVal) for v in vs if v.fieldId in (186, 190, 193)]"
+    code = (
+        "vs = p.nvmlDeviceGetFieldValues(h, {})\n"
+        "out = [(v.fieldId, v.nvmlReturn, v.valueType, v.value.sllVal) for v in vs if v.fieldId in (186, 190, 193)]"
+    )
     assert sim.python(code.format("[186, 190, 193]")) == [[186, 0, 1, 78049], [190, 0, 1, 700000], [193, 0, 5, 4294967288]]
     assert sim.python(code.format("list(range(160, 200))")) == [[186, 0, 1, 78049], [190, 0, 0, 0], [193, 0, 0, 0]]

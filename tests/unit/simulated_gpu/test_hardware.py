@@ -25,7 +25,9 @@ def test_pci_devices_are_there_before_the_driver(make: Any) -> None:
     classes = [(d / "class").read_text(encoding="ascii").strip() for d in sorted(pci.iterdir())]
     assert classes == ["0x068000"] * 4 + ["0x030200"] * 8
     gpu = pci / "0000:1b:00.0"
-    assert [(gpu / name).read_text(encoding="ascii").strip() for name in ("vendor", "device", "subsystem_device", "revision", "numa_node")] == ["0x10de", "0x2330", "0x16c1", "0xa1", "0"]
+    assert [
+        (gpu / name).read_text(encoding="ascii").strip() for name in ("vendor", "device", "subsystem_device", "revision", "numa_node")
+    ] == ["0x10de", "0x2330", "0x16c1", "0xa1", "0"]
     assert (gpu / "modalias").read_text(encoding="ascii") == "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00\n"
     header = (gpu / "config").read_bytes()
     assert len(header) == 256
@@ -37,13 +39,23 @@ def test_pci_devices_are_there_before_the_driver(make: Any) -> None:
 
 
 def test_loading_shows_the_rest_and_unloading_hides_it(sim: Sim) -> None:
-    assert sim.read("/proc/driver/nvidia/version").startswith("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build")
+    assert sim.read("/proc/driver/nvidia/version").startswith(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"
+    )
     assert "GPU UUID: \t GPU-00000000-aaaa-bbbb-cccc-000000000000\n" in sim.read("/proc/driver/nvidia/gpus/0000:00:06.0/information")
     assert "NVreg" not in sim.read("/proc/driver/nvidia/params")
     assert "EnableGpuFirmware: 18\n" in sim.read("/proc/driver/nvidia/params")
     assert sim.read("/sys/module/nvidia/version") == "580.159.04\n"
     assert sim.read("/sys/bus/pci/devices/0000:00:06.0/uevent").startswith("DRIVER=nvidia\n")
-    assert sorted(p.name for p in (sim.root / "dev").iterdir()) == ["nvidia-caps", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0", "nvidia1", "nvidiactl"]
+    assert sorted(p.name for p in (sim.root / "dev").iterdir()) == [
+        "nvidia-caps",
+        "nvidia-modeset",
+        "nvidia-uvm",
+        "nvidia-uvm-tools",
+        "nvidia0",
+        "nvidia1",
+        "nvidiactl",
+    ]
     sim.sg("unload")
     for gone in ("proc/driver/nvidia", "sys/module/nvidia", "dev/nvidia0"):
         assert not (sim.root / gone).exists()
@@ -109,7 +121,7 @@ def install(sim: Sim, payload: Path, version: str, flavor: str = "open") -> None
     """What dpkg does with the payload of a new version: its files come, the old version's go."""
     built = payload / version / ".library"
     built.mkdir(parents=True)
-    shutil.copy(sim.library, built / "libnvidia-ml.so")     # else payload.sh builds it
+    shutil.copy(sim.library, built / "libnvidia-ml.so")  # else payload.sh builds it
     subprocess.run([str(FILES / "payload.sh"), str(payload / version), version, flavor], check=True, timeout=60)
     for path in [*(sim.root / LIBRARIES).glob("libnvidia-ml.so.*"), *(sim.root / "var/lib/simulated-gpu/modules/nvidia").glob("*")]:
         path.unlink()
@@ -121,12 +133,12 @@ def test_packages_bring_the_driver(make: Any, tmp_path: Path) -> None:
     sim = make("v100", driver=None)
     assert sim.init_code() == 12
     install(sim, tmp_path, "570.211.01", "proprietary")
-    assert sim.init_code() == 9                                    # installed, not loaded
+    assert sim.init_code() == 9  # installed, not loaded
     tool(sim, "modprobe", "nvidia")
     assert sim.python("out = p.nvmlSystemGetDriverVersion()") == "570.211.01"
     assert sim.read("/proc/driver/nvidia/version").startswith("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.211.01")
     install(sim, tmp_path, "580.178.04", "proprietary")
-    assert sim.init_code() == 18                                   # upgraded below a loaded module
+    assert sim.init_code() == 18  # upgraded below a loaded module
     assert tool(sim, "modinfo", "-F", "version", "nvidia").stdout == "580.178.04\n"
     assert sim.read("/sys/module/nvidia/version") == "570.211.01\n"
     sim.boot()
@@ -158,7 +170,10 @@ def test_persistence_daemon(make: Any) -> None:
 
 def test_persistence_daemon_without_device(make: Any) -> None:
     sim = make("l4", driver=None)
-    assert "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist" in sim.tool("nvidia-persistenced", status=1).stderr
+    assert (
+        "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist"
+        in sim.tool("nvidia-persistenced", status=1).stderr
+    )
 
 
 def test_pack_is_reproducible(tmp_path: Path) -> None:

@@ -40,14 +40,18 @@ def test_functions_the_recorded_driver_lacks_are_absent(library: Path) -> None:
 def test_needs_an_old_c_library_only() -> None:
     if not shutil.which("objdump"):
         pytest.skip("no objdump here (binutils)")
-    text = subprocess.run(["objdump", "-T", str(CARRIED / "libnvidia-ml.so")], capture_output=True, text=True, check=True, timeout=30).stdout
+    text = subprocess.run(
+        ["objdump", "-T", str(CARRIED / "libnvidia-ml.so")], capture_output=True, text=True, check=True, timeout=30
+    ).stdout
     newest = max(tuple(int(part) for part in version.split(".")) for version in re.findall(r"GLIBC_([\d.]+)", text))
     assert newest <= (2, 14)
 
 
 def test_carried_binary_is_built_from_this_source() -> None:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted((FILES / "nvml").iterdir()))).hexdigest()
-    assert (CARRIED / "source.sha256").read_text(encoding="ascii").strip() == digest, "source changed: run roles/simulated_gpu/files/carry.sh on Debian 12"
+    assert (CARRIED / "source.sha256").read_text(encoding="ascii").strip() == digest, (
+        "source changed: run roles/simulated_gpu/files/carry.sh on Debian 12"
+    )
 
 
 def test_carried_binary_answers_too(sim: Sim) -> None:

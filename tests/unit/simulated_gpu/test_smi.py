@@ -48,7 +48,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory, library: Path) -> dict[str
     sim = Sim(root, library)
     for words in (["profile", "h200x2"], ["driver", "580.159.04", "--library", str(library)], ["boot"]):
         sim.sg(*words)
-    code = "import json, sys\nfrom simulated_gpu.smi import run\nprint(json.dumps({' '.join(words): run(words) for words in json.load(open(sys.argv[1]))}))"
+    code = (
+        "import json, sys\nfrom simulated_gpu.smi import run\n"
+        "print(json.dumps({' '.join(words): run(words) for words in json.load(open(sys.argv[1]))}))"
+    )
     (root / "calls.json").write_text(json.dumps([call["arguments"] for call in CALLS if comparable(call)]), encoding="utf-8")
     result: dict[str, Any] = json.loads(sim.run(sys.executable, "-c", code, str(root / "calls.json"), PYTHONPATH=str(FILES / "lib")).stdout)
     return result
@@ -82,5 +85,9 @@ def test_setters_talk_as_the_real_one(make: Any) -> None:
 
 def test_xml(sim: Sim) -> None:
     def settled(text: str) -> list[str]:
-        return [re.sub(r"<(timestamp|serial|pdi|[tr]x_util|average_power_draw|instant_power_draw)>.*<", r"<\1>moves<", line) for line in text.splitlines()]
+        return [
+            re.sub(r"<(timestamp|serial|pdi|[tr]x_util|average_power_draw|instant_power_draw)>.*<", r"<\1>moves<", line)
+            for line in text.splitlines()
+        ]
+
     assert settled(sim.smi("-q", "-x")) == settled((FIDELITY / "h200x2-nvidia-smi-q.xml").read_text(encoding="utf-8"))

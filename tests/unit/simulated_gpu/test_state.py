@@ -22,25 +22,28 @@ def ecc(sim: Sim, gpu: int = 0) -> list[int]:
     return value
 
 
-@pytest.mark.parametrize(("call", "code"), [
-    ("p.nvmlDeviceSetPowerManagementLimit(h, 500000)", 0),
-    ("p.nvmlDeviceSetPowerManagementLimit(h, 199999)", 2),
-    ("p.nvmlDeviceSetPowerManagementLimit(h, 700001)", 2),
-    ("p.nvmlDeviceSetGpuLockedClocks(h, 345, 1200)", 0),
-    ("p.nvmlDeviceSetGpuLockedClocks(h, 345, 1995)", 2),
-    ("p.nvmlDeviceSetGpuLockedClocks(h, 1200, 345)", 2),
-    ("p.nvmlDeviceSetGpuLockedClocks(h, 0, 100)", 2),
-    ("p.nvmlDeviceSetMemoryLockedClocks(h, 2201, 3201)", 0),
-    ("p.nvmlDeviceSetMemoryLockedClocks(h, 2201, 9999)", 2),
-    ("p.nvmlDeviceSetApplicationsClocks(h, 3201, 1200)", 0),
-    ("p.nvmlDeviceSetApplicationsClocks(h, 3201, 1201)", 2),
-    ("p.nvmlDeviceSetComputeMode(h, 3)", 0),
-    ("p.nvmlDeviceSetComputeMode(h, 9)", 2),
-    ("p.nvmlDeviceSetComputeMode(h, 1)", 3),
-    ("p.nvmlDeviceSetPersistenceMode(h, 2)", 2),
-    ("p.nvmlDeviceSetEccMode(h, 2)", 2),
-    ("p.nvmlDeviceSetMigMode(h, 7)", 2),
-])
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("p.nvmlDeviceSetPowerManagementLimit(h, 500000)", 0),
+        ("p.nvmlDeviceSetPowerManagementLimit(h, 199999)", 2),
+        ("p.nvmlDeviceSetPowerManagementLimit(h, 700001)", 2),
+        ("p.nvmlDeviceSetGpuLockedClocks(h, 345, 1200)", 0),
+        ("p.nvmlDeviceSetGpuLockedClocks(h, 345, 1995)", 2),
+        ("p.nvmlDeviceSetGpuLockedClocks(h, 1200, 345)", 2),
+        ("p.nvmlDeviceSetGpuLockedClocks(h, 0, 100)", 2),
+        ("p.nvmlDeviceSetMemoryLockedClocks(h, 2201, 3201)", 0),
+        ("p.nvmlDeviceSetMemoryLockedClocks(h, 2201, 9999)", 2),
+        ("p.nvmlDeviceSetApplicationsClocks(h, 3201, 1200)", 0),
+        ("p.nvmlDeviceSetApplicationsClocks(h, 3201, 1201)", 2),
+        ("p.nvmlDeviceSetComputeMode(h, 3)", 0),
+        ("p.nvmlDeviceSetComputeMode(h, 9)", 2),
+        ("p.nvmlDeviceSetComputeMode(h, 1)", 3),
+        ("p.nvmlDeviceSetPersistenceMode(h, 2)", 2),
+        ("p.nvmlDeviceSetEccMode(h, 2)", 2),
+        ("p.nvmlDeviceSetMigMode(h, 7)", 2),
+    ],
+)
 def test_setters_check_their_range(sim: Sim, call: str, code: int) -> None:
     assert answer(sim, call) == code
 
@@ -48,7 +51,9 @@ def test_setters_check_their_range(sim: Sim, call: str, code: int) -> None:
 def test_power_limit_is_read_back_everywhere(sim: Sim) -> None:
     sim.smi("-i", "1", "-pl", "450")
     assert sim.query("power.limit,enforced.power.limit,power.default_limit") == ["700.00, 700.00, 700.00", "450.00, 450.00, 700.00"]
-    assert sim.python("h = p.nvmlDeviceGetHandleByIndex(1); out = [v.value.uiVal for v in p.nvmlDeviceGetFieldValues(h, [190, 192, 189])]") == [450000, 450000, 700000]
+    assert sim.python(
+        "h = p.nvmlDeviceGetHandleByIndex(1); out = [v.value.uiVal for v in p.nvmlDeviceGetFieldValues(h, [190, 192, 189])]"
+    ) == [450000, 450000, 700000]
 
 
 def test_locked_clocks_clamp_what_runs(sim: Sim) -> None:
@@ -66,7 +71,7 @@ def test_a_draw_above_the_limit_is_cut_and_called_power_cap(sim: Sim) -> None:
 
 
 def test_settings_go_with_the_last_client_unless_persistent(make: Any) -> None:
-    sim = make("h100-sxm", count=2)     # persistence mode is off after a boot
+    sim = make("h100-sxm", count=2)  # persistence mode is off after a boot
     sim.smi("-i", "0", "-pl", "400")
     assert sim.query("power.limit") == ["700.00", "700.00"]
     sim.smi("-i", "1", "-pm", "1")
@@ -76,9 +81,11 @@ def test_settings_go_with_the_last_client_unless_persistent(make: Any) -> None:
 
 def test_settings_stay_while_another_client_is_there(make: Any) -> None:
     sim = make("h100-sxm", count=1)
-    code = ("p.nvmlDeviceSetPowerManagementLimit(h, 400000)\nimport subprocess, sys\n"
-            "inner = 'import pynvml as p; p.nvmlInit(); print(p.nvmlDeviceGetPowerManagementLimit(p.nvmlDeviceGetHandleByIndex(0)))'\n"
-            "out = int(subprocess.run([sys.executable, '-c', inner], capture_output=True, text=True).stdout)")
+    code = (
+        "p.nvmlDeviceSetPowerManagementLimit(h, 400000)\nimport subprocess, sys\n"
+        "inner = 'import pynvml as p; p.nvmlInit(); print(p.nvmlDeviceGetPowerManagementLimit(p.nvmlDeviceGetHandleByIndex(0)))'\n"
+        "out = int(subprocess.run([sys.executable, '-c', inner], capture_output=True, text=True).stdout)"
+    )
     assert sim.python(code) == 400000
     assert sim.query("power.limit") == ["700.00"]
 
@@ -139,8 +146,10 @@ def test_mig_instances(sim: Sim) -> None:
 gi = p.nvmlDeviceCreateGpuInstance(h, 9)
 ci = p.nvmlGpuInstanceCreateComputeInstance(gi, 2)
 m = p.nvmlDeviceGetMigDeviceHandleByIndex(h, 0)
-out = [p.nvmlDeviceGetName(m), p.nvmlDeviceGetUUID(m)[:4], p.nvmlDeviceGetGpuInstanceId(m), p.nvmlDeviceGetMemoryInfo(m).total >> 20, p.nvmlDeviceGetMaxMigDeviceCount(h),
-       p.nvmlDeviceGetGpuInstanceRemainingCapacity(h, 9), p.nvmlDeviceGetGpuInstanceRemainingCapacity(h, 0), p.nvmlGpuInstanceGetInfo(gi).contents.profileId if hasattr(p.nvmlGpuInstanceGetInfo(gi), 'contents') else p.nvmlGpuInstanceGetInfo(gi).profileId]
+out = [p.nvmlDeviceGetName(m), p.nvmlDeviceGetUUID(m)[:4], p.nvmlDeviceGetGpuInstanceId(m), p.nvmlDeviceGetMemoryInfo(m).total >> 20,
+       p.nvmlDeviceGetMaxMigDeviceCount(h),
+       p.nvmlDeviceGetGpuInstanceRemainingCapacity(h, 9), p.nvmlDeviceGetGpuInstanceRemainingCapacity(h, 0),
+       p.nvmlGpuInstanceGetInfo(gi).profileId]
 try:
     p.nvmlGpuInstanceDestroy(gi)
 except p.NVMLError as e:
@@ -159,17 +168,25 @@ def test_only_root_sets(sim: Sim) -> None:
     for path in (sim.root, *sim.root.parents):
         if path.stat().st_uid == 0 and path != path.parent and str(path).startswith("/tmp"):
             path.chmod(path.stat().st_mode | 0o055)
-    code = "import os\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n" + SET.format(call="p.nvmlDeviceSetPowerManagementLimit(h, 500000)")
+    code = "import os\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n" + SET.format(
+        call="p.nvmlDeviceSetPowerManagementLimit(h, 500000)"
+    )
     assert sim.python(code) == 4
     assert sim.python(code.replace("p.nvmlDeviceSetPowerManagementLimit(h, 500000)", "assert p.nvmlDeviceGetName(h) == 'NVIDIA H200'")) == 0
 
 
-@pytest.mark.parametrize("profile", ["h200x2", "h100-sxm", "a100-pcie", "a100-sxm", "l40s", "l4", "t4", "rtx4090", "rtx4060-laptop", "b200", "gh200", "v100", "mixed"])
+@pytest.mark.parametrize(
+    "profile",
+    ["h200x2", "h100-sxm", "a100-pcie", "a100-sxm", "l40s", "l4", "t4", "rtx4090", "rtx4060-laptop", "b200", "gh200", "v100", "mixed"],
+)
 def test_every_profile_runs(make: Any, profile: str) -> None:
     sim = make(profile)
     assert "NVIDIA" in sim.smi()
     sim.smi("-q")
-    facts = sim.python("hs = [p.nvmlDeviceGetHandleByIndex(i) for i in range(p.nvmlDeviceGetCount())]\nout = [[p.nvmlDeviceGetUUID(x), p.nvmlDeviceGetPciInfo(x).busId] for x in hs]")
+    facts = sim.python(
+        "hs = [p.nvmlDeviceGetHandleByIndex(i) for i in range(p.nvmlDeviceGetCount())]\n"
+        "out = [[p.nvmlDeviceGetUUID(x), p.nvmlDeviceGetPciInfo(x).busId] for x in hs]"
+    )
     assert len({uuid for uuid, _bus in facts}) == len({bus for _uuid, bus in facts}) == len(facts) > 0
 
 
@@ -188,7 +205,19 @@ def test_count_and_seed(make: Any) -> None:
     assert a.query("uuid,serial,pci.bus_id")[0].endswith("00000000:00:03.0")
 
 
-@pytest.mark.parametrize(("version", "cuda", "nvml"), [("535.104.05", 12020, "12.535.104.05"), ("550.54.14", 12040, "12.550.54.14"), (DRIVER, 13000, f"13.{DRIVER}"), ("620.70.06", 13050, "13.620.70.06")])
+@pytest.mark.parametrize(
+    ("version", "cuda", "nvml"),
+    [
+        ("535.104.05", 12020, "12.535.104.05"),
+        ("550.54.14", 12040, "12.550.54.14"),
+        (DRIVER, 13000, f"13.{DRIVER}"),
+        ("620.70.06", 13050, "13.620.70.06"),
+    ],
+)
 def test_versions_follow_the_library_file(make: Any, version: str, cuda: int, nvml: str) -> None:
     sim = make("l4", driver=version)
-    assert sim.python("out = [p.nvmlSystemGetDriverVersion(), p.nvmlSystemGetCudaDriverVersion(), p.nvmlSystemGetNVMLVersion()]") == [version, cuda, nvml]
+    assert sim.python("out = [p.nvmlSystemGetDriverVersion(), p.nvmlSystemGetCudaDriverVersion(), p.nvmlSystemGetNVMLVersion()]") == [
+        version,
+        cuda,
+        nvml,
+    ]
