@@ -93,6 +93,27 @@ def test_dependencies_are_named_at_the_same_version_and_others_are_left_to_the_p
     assert "dkms" not in resolved.packages
 
 
+def test_dependency_that_is_not_named_would_come_in_the_newest_version_and_not_fit() -> None:
+    source = table("595.45.04", "580.105.08")
+    lenient = source.simulate
+
+    def strict(specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
+        outcome = lenient(specs, downgrade)
+        mixed = outcome.install.get("libnvidia-ml1") != outcome.install["nvidia-driver-cuda"]
+        return outcome._replace(
+            error="libnvidia-ml1 (= 580.105.08-1) but 595.45.04-1 is to be installed" if mixed else "",
+            install={} if mixed else outcome.install,
+        )
+
+    source.simulate = strict  # type: ignore[method-assign]
+    assert resolve(request(version="580.105.08"), source, {}).packages["libnvidia-ml1"] == "580.105.08-1"
+
+
+def test_exceptions_are_no_members() -> None:
+    assert request().is_member("libnvidia-ml1")
+    assert not request().is_member("libnvidia-container1")
+
+
 def test_alternative_that_is_already_asked_for_wins() -> None:
     resolved = resolve(request(version="580.105.08"), table("580.105.08"), {})
     assert "nvidia-kernel-dkms" not in resolved.packages
@@ -118,7 +139,8 @@ def test_name_that_nobody_offers_is_refused() -> None:
 
 def test_versions_of_other_repositories_do_not_count() -> None:
     source = table("580.105.08")
-    source.offers["nvidia-driver-cuda"] = [("580.178.04-1", DEBIAN), ("580.105.08-1", NVIDIA)]
+    for name in ("nvidia-driver-cuda", "nvidia-kernel-open-dkms"):
+        source.offers[name] = [("580.178.04-1", DEBIAN), ("580.105.08-1", NVIDIA)]
     assert resolve(request(), source, {}).version == "580.105.08"
 
 
