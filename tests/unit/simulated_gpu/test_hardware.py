@@ -192,3 +192,19 @@ def test_profiles_are_complete(make: Any, profile: str) -> None:
     for slot in range(int(conf["gpus"])):
         keys = {key.split(".", 2)[2] for key in conf if key.startswith((f"gpu.{slot}.", "gpu.*."))}
         assert {"name", "uuid", "pci.address", "pci.device_id", "memory.total", "architecture", "compute_capability", "vbios"} <= keys
+
+
+def test_a_real_device_at_an_address_of_the_profile_is_never_written_to(make: Any) -> None:
+    """Boot unbinds first, when our own layer is not there yet: what lies at that address then belongs to the machine."""
+    sim = make("l4", driver=None)
+    (address,) = [d.name for d in (sim.root / "sys/bus/pci/devices").iterdir()]
+    shutil.rmtree(sim.root / "sys/bus/pci/devices")
+    shutil.rmtree(sim.root / "run/simulated-gpu")
+    real = sim.root / "sys/bus/pci/devices" / address
+    real.mkdir(parents=True)
+    (real / "driver").symlink_to("/sys/bus/pci/drivers/virtio-pci")
+    (real / "uevent").write_text("DRIVER=virtio-pci\n", encoding="ascii")
+    code = "from simulated_gpu import hardware, paths, profile; hardware.bind_driver(profile.Machine(paths.etc('profile.conf')), None)"
+    sim.run(sys.executable, "-c", code, PYTHONPATH=str(FILES / "lib"))
+    assert (real / "driver").is_symlink()
+    assert (real / "uevent").read_text(encoding="ascii") == "DRIVER=virtio-pci\n"

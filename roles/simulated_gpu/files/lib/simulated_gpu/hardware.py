@@ -153,7 +153,12 @@ def _infiniband(name: str, pci: Path) -> None:
 
 
 def bind_driver(machine: Machine, driver: str | None) -> None:
-    """The driver line in uevent and the driver link of each GPU and NVSwitch."""
+    """The driver line in uevent and the driver link of each GPU and NVSwitch.
+
+    Only in our own layer: before it is there, an address of the profile may be a real device of this machine.
+    """
+    if not mounts.active(PCI):
+        return
     targets = {machine.get(slot, "pci.address"): driver for slot in range(machine.count)}
     targets.update(
         {device["address"]: device.get("driver") if driver else None for device in machine.pci_devices() if device["vendor"] == "0x10de"}
