@@ -119,7 +119,7 @@ def predicted_host(settings: Settings, devices: Devices, facts: t.Mapping[str, t
     files[_paths.GPU_SETTINGS] = _sha(settings.config)
     if GOVERNOR_UNIT in settings.units:
         files[_paths.GOVERNOR_STATE] = _sha(state_text(context.runtime_sha256))
-    state = {
+    state: dict[str, t.Any] = {
         "gpu_settings": {"schema": 1, "rules": settings.rules, "governor": settings.governor},
         "gpu_settings_recorded": recorded,
         "files": files,
