@@ -245,14 +245,16 @@ def do_set(args: argparse.Namespace) -> int:
         raise profile.ProfileError(
             f"{args.key}: {args.value!r} is not a value for it; expected: {SETTABLE[args.key][2] or 'a number'}, or default"
         ) from None
-    return report(any(state.update(state.gpu_file(here.uuid(slot), "readings"), {key: value}) for slot in chosen))
+    changes = [state.update(state.gpu_file(here.uuid(slot), "readings"), {key: value}) for slot in chosen]
+    return report(any(changes))
 
 
 def do_process(args: argparse.Namespace) -> int:
     here = machine()
     chosen = slots(args, here) or [0]
     if args.action == "remove":
-        return report(any(processes.remove(here.uuid(slot), args.pid or "all") for slot in chosen))
+        changes = [processes.remove(here.uuid(slot), args.pid or "all") for slot in chosen]
+        return report(any(changes))
     if args.action == "run" and not args.command:
         raise profile.ProfileError("process run: give the command after --")
     pid = os.getpid() if args.action == "run" else int(args.pid or 0)
