@@ -56,6 +56,8 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 def _device(address: str, ids: dict[str, str], extra: dict[str, str]) -> Path:
     folder = paths.at(PCI) / address
+    if folder.is_symlink():  # a device of the machine itself at that address: in our layer, the simulated one stands before it
+        folder.unlink()
     vendor, device, klass = int(ids["vendor"], 16), int(ids["device"], 16), int(ids["class"], 16)
     sub_vendor, sub_device = int(ids["subsystem_vendor"], 16), int(ids["subsystem_device"], 16)
     alias = (
