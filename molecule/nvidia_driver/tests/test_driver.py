@@ -78,7 +78,7 @@ def test_daemons_run_now_and_at_boot(host: Any, name: str) -> None:
 def test_nouveau_is_kept_out(host: Any, name: str) -> None:
     only(name, "h1")
     assert "blacklist nouveau" in host.file("/etc/modprobe.d/gpufleet-nouveau.conf").content_string
-    assert "blacklist nouveau" in host.check_output("modprobe --showconfig")
+    assert "blacklist nouveau" in host.check_output("/usr/sbin/modprobe --showconfig")
 
 
 def test_only_the_mirror_is_asked_for_the_driver(host: Any, name: str) -> None:
@@ -105,7 +105,8 @@ def test_record_tells_what_is_ours(host: Any, name: str) -> None:
 def test_second_run_asked_for_nothing(host: Any, name: str, action_log: Any) -> None:
     only(name, "h1", "h3")
     assert action_log() == []
-    assert action_log("package-query") == []
+    # This test asks as well, but over a shell of its own.
+    assert [action for action in action_log("package-query") if not action.caller.startswith("sshd")] == []
 
 
 def test_second_run_cost_one_module(host: Any, name: str, action_log: Any) -> None:

@@ -164,6 +164,17 @@ def test_installed_members_move_along_and_those_without_the_version_go() -> None
     assert resolved.remove == ["nvidia-driver-pinning-570", "nvidia-fabricmanager-570"]
 
 
+@pytest.mark.parametrize("successor", ["nvidia-utils", "nvidia-utils-580"])
+def test_renamed_part_of_the_set_is_kept_under_its_new_name(successor: str) -> None:
+    source = table("580.105.08")
+    source.offers[successor] = [("580.105.08-1", NVIDIA)]
+    resolved = resolve(
+        request(), source, {"nvidia-utils-570": ("570.133.20-1", "installed"), "libnvidia-ml1": ("570.133.20-1", "installed")}
+    )
+    assert resolved.packages[successor] == "580.105.08-1"
+    assert resolved.remove == ["nvidia-utils-570"]
+
+
 def test_package_with_a_version_of_its_own_is_not_pinned() -> None:
     source = table("580.105.08")
     source.offers["infiniband-diags"] = [("44.0-2", DEBIAN)]
