@@ -117,7 +117,7 @@ class ActionModule(ActionBase):
             # What a person reads when a host is stopped: the findings, not the facts behind them.
             for key in ("ansible_facts", "details", "diff", "predicted"):
                 result.pop(key, None)
-            result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking))
+            result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking, args["verify"]))
         return result
 
     def _context(self, args: dict[str, t.Any], lock: dict[str, t.Any] | None) -> Context:
