@@ -202,3 +202,53 @@ def test_words(check: Check, facts: dict[str, t.Any], stack: dict[str, t.Any], n
 def test_an_older_unknown_toolkit_is_only_noted_and_a_newer_one_follows_unknown(check: Check) -> None:
     assert only(check(GOOD, {"container_toolkit": {"version": "1.17.6"}}), "container_toolkit.unknown").severity == "info"
     assert only(check(GOOD, {"container_toolkit": {"version": "1.21.0"}}, unknown="warn"), "container_toolkit.unknown").severity == "warn"
+
+
+def test_memory_is_what_nvml_says_else_what_the_row_says(check: Check) -> None:
+    stack = engine(model="nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4")  # 75 GB = 69.8 GiB
+    assert "model.memory" not in ids(check(info((H100,)), stack))
+    assert "model.memory" not in ids(check(info((H100,), driver=None), stack)), "80 GiB by the row"
+    small = info((H100,))
+    small["gpus"][0]["memory_bytes"] = {"total": 60 * 2**30}
+    assert only(check(small, stack), "model.memory").found.startswith("60 GiB")
+    assert "model.memory" not in ids(check(info(("NVIDIA Z9000",), driver=None), stack)), "unknown memory is not too little"
+    assert "model.memory" not in ids(check(info(()), stack))
+    assert "model.memory" not in ids(check(small, engine(model="nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", nodes=2)))
+    assert "model.memory" in ids(check(small, engine(model="nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", nodes=1)))
+
+
+def test_a_model_without_rows_or_without_an_engine_row_is_no_finding(check: Check) -> None:
+    for model in ("nobody/own-model", {"id": "nobody/own-model"}, None):
+        assert not [name for name in ids(check(GOOD, engine(model=model))) if name.startswith("model.")]
+    omni = engine(version="0.33.0", model="nvidia/Nemotron-3-Nano-Omni-30B-A3B-Reasoning-BF16")
+    assert not [name for name in ids(check(GOOD, omni)) if name.startswith("model.")]
+    lightning = engine("sglang", "0.5.23", model="nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16")
+    assert "model.engine_unsupported" not in ids(check(GOOD, lightning)), "a row without engines says nothing of them"
+
+
+def test_a_model_may_be_given_as_a_mapping(check: Check) -> None:
+    found = only(check(GOOD, engine(model={"id": "nvidia/nemotron-3-ultra-32b"})), "model.does_not_exist")
+    assert found.subject == "chat"
+
+
+def test_the_image_says_the_version_where_the_instance_does_not(check: Check) -> None:
+    old = engine(version=None, image="vllm/vllm-openai:v0.21.0", model="nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4")
+    assert "0.21.0" in only(check(GOOD, old), "model.engine_too_old").message
+    assert "model.engine_too_old" not in ids(check(GOOD, {**old, "engines": [{**old["engines"][0], "image": "vllm/vllm-openai:v0.33.0"}]}))
+    gone = engine(version=None, image="vllm/vllm-openai:v0.33.0", args=["--swap-space", "4"])
+    assert "engine.argument_gone" in ids(check(GOOD, gone))
+
+
+def test_arguments_of_another_engine_are_its_own(check: Check) -> None:
+    assert "engine.argument_gone" not in ids(check(GOOD, engine("sglang", "0.5.23", args=["--swap-space", "4"])))
+    assert "engine.argument_gone" not in ids(check(GOOD, engine("vllm", "0.33.0", args=["--enable-flashinfer"])))
+
+
+def test_flags_are_removed_from_args_and_variables_from_env(check: Check) -> None:
+    assert "from args of chat" in only(check(GOOD, engine(args=["--task", "embed"])), "engine.argument_gone").fix
+    assert "from env of chat" in only(check(GOOD, engine(env={"VLLM_USE_V1": "1"})), "engine.argument_gone").fix
+
+
+def test_an_instance_without_a_name_is_called_by_its_engine(check: Check) -> None:
+    stack = {"engines": [{"engine": "vllm", "version": "0.33.0", "runtime": "docker", "model": "nvidia/nemotron-3-ultra-32b"}]}
+    assert {item.subject for item in check(GOOD, stack) if item.component in ("engine", "model", "container_toolkit")} == {"vllm"}
