@@ -18,7 +18,6 @@ from ._errors import HostError
 from ._state import read_state, write_state
 from ._wait import boot_id, start_time
 
-
 _ROOT = 0
 
 
