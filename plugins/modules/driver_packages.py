@@ -110,8 +110,6 @@ attributes:
     support: full
   idempotent:
     support: full
-  async:
-    support: none
 """
 
 EXAMPLES = r"""
