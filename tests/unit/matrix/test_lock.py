@@ -120,6 +120,27 @@ def test_what_is_asked_for_is_taken(lock: Lock, wanted: dict[str, t.Any], driver
     assert (group["driver"]["version"], group["cuda"]["toolkit"]) == (driver, toolkit)
 
 
+def test_a_container_toolkit_that_is_asked_for_is_judged(lock: Lock) -> None:
+    group = next(iter(lock({"a": info()}, container_toolkit={"version": "1.19.1"})[0]["groups"].values()))
+    assert group["container_toolkit"] == {"version": "1.19.1"}
+    assert "container_toolkit.advisory" in lock({"a": info()}, container_toolkit={"version": "1.17.4"})[1]["a"]
+
+
+def test_the_hosts_old_docker_is_no_reason_against_a_version(lock: Lock) -> None:
+    old = info(over={"containers": {"engines": {"docker": {"version": "20.10.24", "active": "active"}}}})
+    assert lock({"a": old})[1] == {}
+
+
+def test_a_driver_version_and_its_modules_are_taken_as_asked(lock: Lock) -> None:
+    document, problems = lock({"a": info()}, driver={"version": "595.91.07", "kernel_modules": "proprietary"})
+    assert problems == {}
+    group = next(iter(document["groups"].values()))
+    assert (group["driver"]["branch"], group["driver"]["version"], group["driver"]["kernel_modules"]) == (595, "595.91.07", "proprietary")
+    assert "driver.advisory" in lock({"a": info()}, driver={"version": "595.71.05"})[1]["a"]
+    assert "does not know driver branch 605" in lock({"a": info()}, driver={"branch": 605})[1]["a"]
+    assert "does not know CUDA toolkit 13.9" in lock({"a": info()}, cuda={"toolkits": ["13.9"]})[1]["a"]
+
+
 def test_engines_are_those_asked_for(lock: Lock) -> None:
     assert set(next(iter(lock({"a": info()}, engines=["vllm"])[0]["groups"].values()))["engines"]) == {"vllm"}
     exact = next(iter(lock({"a": info()}, engines={"vllm": "0.32.0"})[0]["groups"].values()))["engines"]
