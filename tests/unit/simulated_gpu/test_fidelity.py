@@ -65,7 +65,10 @@ def test_types_scopes_versions_and_wrong_arguments(sim: Sim) -> None:
 
 
 def test_a_c2c_field_spoils_others_of_the_same_call(sim: Sim) -> None:
-    code = "vs = p.nvmlDeviceGetFieldValues(h, {})\nout = [(v.fieldId, v.nvmlReturn, v.valueType, v.value.sllVal) for v in vs if v.fieldId not in (170, 234)]"
+    code = (
+        "vs = p.nvmlDeviceGetFieldValues(h, {})\n"
+        "out = [(v.fieldId, v.nvmlReturn, v.valueType, v.value.sllVal) for v in vs if v.fieldId not in (170, 234)]"
+    )
     assert sim.python(code.format("[186, 190, 193, 272]")) == [
         [186, 0, 1, 78049],
         [190, 0, 1, 700000],
