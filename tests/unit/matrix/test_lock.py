@@ -141,6 +141,12 @@ def test_a_driver_version_and_its_modules_are_taken_as_asked(lock: Lock) -> None
     assert "does not know CUDA toolkit 13.9" in lock({"a": info()}, cuda={"toolkits": ["13.9"]})[1]["a"]
 
 
+def test_a_branch_that_is_asked_for_gets_the_modules_that_the_gpus_need(lock: Lock) -> None:
+    group = next(iter(lock({"a": info((V100,), driver=None)}, driver={"branch": 580}, cuda={"toolkits": ["12.9.2"]})[0]["groups"].values()))
+    assert group["driver"]["kernel_modules"] == "proprietary"
+    assert next(iter(lock({"a": info()}, driver={"branch": 580})[0]["groups"].values()))["driver"]["kernel_modules"] == "open"
+
+
 def test_engines_are_those_asked_for(lock: Lock) -> None:
     assert set(next(iter(lock({"a": info()}, engines=["vllm"])[0]["groups"].values()))["engines"]) == {"vllm"}
     exact = next(iter(lock({"a": info()}, engines={"vllm": "0.32.0"})[0]["groups"].values()))["engines"]
@@ -212,6 +218,12 @@ def test_drift(lock: Lock) -> None:
     assert ids(found) == ["lock.container_toolkit_drift", "lock.cuda_drift", "lock.driver_drift", "lock.kernel_modules_drift"]
     assert (only(found, "lock.driver_drift").found, only(found, "lock.driver_drift").needed) == ("595.91.07", "620.70.06")
     assert ids(drift(document, "b", same)) == ["lock.group_missing"]
+    assert only(drift(document, "a", info(driver=None)), "lock.driver_drift").found == "none"
+    on_disk = info(over={"driver": {"loaded": None}})
+    assert drift(document, "a", on_disk) == []
+    running = info()
+    running["driver"]["loaded"]["version"] = "595.91.07"
+    assert only(drift(document, "a", running), "lock.driver_drift").found == "595.91.07", "what runs counts, not what is installed"
 
 
 # The action, without a connection: its own reading of hostvars, the file, check mode.
