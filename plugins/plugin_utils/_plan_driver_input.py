@@ -15,13 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ._contracts import Finding
-
-VERSION = re.compile(r"^[0-9]+(\.[0-9]+){1,2}$")
-PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+._-]*$")
-MODULE = re.compile(r"^nvidia([_-][a-z]+)?$")
-PARAMETER = re.compile(r"^[A-Za-z][A-Za-z0-9_]*$")
-PARAMETER_VALUE = re.compile(r"^[A-Za-z0-9_.,:;=+/-]+$")
-URL = re.compile(r"^(https?|file)://\S+$")
+from ._plan_driver_values import URL, branch, is_key, is_text, one_of, packages, parameters, positive, version
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "absent"),
@@ -70,7 +64,7 @@ def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
         if key not in known:
             wrong.append(bad_input(key, desired[key], "a setting of this role", _near(key, known)))
     for key, choices in CHOICES.items():
-        _take(desired, values, wrong, key, _one_of(choices), f"one of {', '.join(choices)}", choices)
+        _take(desired, values, wrong, key, one_of(choices), f"one of {', '.join(choices)}", choices)
     for key in BOOLEANS:
         _take(desired, values, wrong, key, lambda value: value if isinstance(value, bool) else None, "true or false", ("true", "false"))
     for key in URLS:
@@ -79,23 +73,23 @@ def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
             values,
             wrong,
             key,
-            lambda value: value if value == "" or _is_text(value, URL) else None,
+            lambda value: value if value == "" or is_text(value, URL) else None,
             "a URL (http, https or file), or empty",
         )
     for key in NUMBERS:
-        _take(desired, values, wrong, key, _positive, "a number of seconds above 0")
+        _take(desired, values, wrong, key, positive, "a number of seconds above 0")
     _take(
         desired,
         values,
         wrong,
         "repository_key",
-        lambda value: value if _is_key(value) else None,
+        lambda value: value if is_key(value) else None,
         "an ASCII-armoured OpenPGP public key, or empty",
     )
-    _take(desired, values, wrong, "branch", _branch, "a driver branch: its number alone (580), or empty")
-    _take(desired, values, wrong, "version", _version, "an exact driver version (580.159.04), or empty")
-    _take(desired, values, wrong, "packages_extra", _packages, "a list of package names")
-    _take(desired, values, wrong, "module_parameters", _parameters, "a map of kernel module to a map of parameter to value")
+    _take(desired, values, wrong, "branch", branch, "a driver branch: its number alone (580), or empty")
+    _take(desired, values, wrong, "version", version, "an exact driver version (580.159.04), or empty")
+    _take(desired, values, wrong, "packages_extra", packages, "a list of package names")
+    _take(desired, values, wrong, "module_parameters", parameters, "a map of kernel module to a map of parameter to value")
     settings = Settings(**values)
     if not wrong:
         wrong.extend(_contradictions(settings))
@@ -169,51 +163,3 @@ def _hint(key: str, value: t.Any) -> str | None:
     if key == "branch" and (match := re.match(r"\D*([0-9]{3})", text)):
         return match.group(1)
     return None
-
-
-def _one_of(choices: tuple[str, ...]) -> t.Callable[[t.Any], t.Any]:
-    return lambda value: value if value in choices else None
-
-
-def _is_text(value: t.Any, pattern: re.Pattern[str]) -> bool:
-    return isinstance(value, str) and bool(pattern.match(value))
-
-
-def _is_key(value: t.Any) -> bool:
-    return isinstance(value, str) and (value == "" or value.lstrip().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----"))
-
-
-def _positive(value: t.Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _branch(value: t.Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    text = str(value)
-    return int(text) if text.isdigit() and 100 <= int(text) <= 9999 else None
-
-
-def _version(value: t.Any) -> str | None:
-    return value if value == "" or _is_text(value, VERSION) else None
-
-
-def _packages(value: t.Any) -> tuple[str, ...] | None:
-    if not isinstance(value, (list, tuple)) or not all(_is_text(name, PACKAGE) for name in value):
-        return None
-    return tuple(value)
-
-
-def _parameters(value: t.Any) -> dict[str, dict[str, str]] | None:
-    if not isinstance(value, t.Mapping):
-        return None
-    out: dict[str, dict[str, str]] = {}
-    for module, parameters in value.items():
-        if not _is_text(module, MODULE) or not isinstance(parameters, t.Mapping):
-            return None
-        for name, setting in parameters.items():
-            text = str(int(setting)) if isinstance(setting, bool) else str(setting)
-            if not _is_text(name, PARAMETER) or not PARAMETER_VALUE.match(text):
-                return None
-            out.setdefault(module.replace("-", "_"), {})[name] = text
-    return out
