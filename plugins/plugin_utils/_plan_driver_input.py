@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ._contracts import Finding
-from ._plan_driver_values import URL, branch, is_key, is_text, one_of, packages, parameters, positive, version
+from ._plan_driver_values import boolean, branch, one_of, openpgp_key, packages, parameters, positive, url, version
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "absent"),
@@ -24,9 +24,28 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "reboot": ("never", "if_needed", "delegate"),
     "fabric_manager": ("auto", "present", "absent"),
 }
-BOOLEANS = ("compute_only", "install_kernel_modules", "persistenced", "nouveau_blacklist", "hold", "allow_downgrade")
-URLS = ("repository_url", "repository_key_url")
-NUMBERS = ("reboot_timeout", "package_timeout")
+TRUE_FALSE = "true or false"
+A_URL = "a URL (http, https or file), or empty"
+SECONDS = "a number of seconds above 0"
+READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
+    **{name: (one_of(choices), f"one of {', '.join(choices)}") for name, choices in CHOICES.items()},
+    "branch": (branch, "a driver branch: its number alone (580), or empty"),
+    "version": (version, "an exact driver version (580.159.04), or empty"),
+    "packages_extra": (packages, "a list of package names"),
+    "compute_only": (boolean, TRUE_FALSE),
+    "install_kernel_modules": (boolean, TRUE_FALSE),
+    "repository_url": (url, A_URL),
+    "repository_key_url": (url, A_URL),
+    "repository_key": (openpgp_key, "an ASCII-armoured OpenPGP public key, or empty"),
+    "persistenced": (boolean, TRUE_FALSE),
+    "nouveau_blacklist": (boolean, TRUE_FALSE),
+    "module_parameters": (parameters, "a map of kernel module to a map of parameter to value"),
+    "hold": (boolean, TRUE_FALSE),
+    "allow_downgrade": (boolean, TRUE_FALSE),
+    "reboot_timeout": (positive, SECONDS),
+    "package_timeout": (positive, SECONDS),
+}
+"""Setting → how it is read (None: it cannot be) and what is expected, in words."""
 
 
 @dataclass(frozen=True)
@@ -59,41 +78,18 @@ def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
     """Settings and what is wrong with the input; with findings the settings must not be acted on."""
     wrong: list[Finding] = []
     values: dict[str, t.Any] = {}
-    known = set(Settings.__dataclass_fields__)
-    for key in desired:
-        if key not in known:
-            wrong.append(bad_input(key, desired[key], "a setting of this role", _near(key, known)))
-    for key, choices in CHOICES.items():
-        _take(desired, values, wrong, key, one_of(choices), f"one of {', '.join(choices)}", choices)
-    for key in BOOLEANS:
-        _take(desired, values, wrong, key, lambda value: value if isinstance(value, bool) else None, "true or false", ("true", "false"))
-    for key in URLS:
-        _take(
-            desired,
-            values,
-            wrong,
-            key,
-            lambda value: value if value == "" or is_text(value, URL) else None,
-            "a URL (http, https or file), or empty",
-        )
-    for key in NUMBERS:
-        _take(desired, values, wrong, key, positive, "a number of seconds above 0")
-    _take(
-        desired,
-        values,
-        wrong,
-        "repository_key",
-        lambda value: value if is_key(value) else None,
-        "an ASCII-armoured OpenPGP public key, or empty",
-    )
-    _take(desired, values, wrong, "branch", branch, "a driver branch: its number alone (580), or empty")
-    _take(desired, values, wrong, "version", version, "an exact driver version (580.159.04), or empty")
-    _take(desired, values, wrong, "packages_extra", packages, "a list of package names")
-    _take(desired, values, wrong, "module_parameters", parameters, "a map of kernel module to a map of parameter to value")
+    for name, value in desired.items():
+        if name not in READERS:
+            wrong.append(bad_input(name, value, "a setting of this role", _near(name, READERS)))
+        elif value is not None and not (name == "branch" and value == ""):
+            read, expected = READERS[name]
+            values[name] = read(value)
+            if values[name] is None:
+                wrong.append(bad_input(name, value, expected, _near(value, CHOICES.get(name, ())) or _hint(name, value)))
+    if wrong:
+        return Settings(), wrong
     settings = Settings(**values)
-    if not wrong:
-        wrong.extend(_contradictions(settings))
-    return settings, wrong
+    return settings, _contradictions(settings)
 
 
 def bad_input(name: str, value: t.Any, expected: str, nearest: str | None = None) -> Finding:
@@ -126,27 +122,6 @@ def _contradictions(settings: Settings) -> list[Finding]:
 def branch_of(version: str) -> int:
     """580.159.04 → 580."""
     return int(version.split(".")[0])
-
-
-def _take(
-    desired: t.Mapping[str, t.Any],
-    values: dict[str, t.Any],
-    wrong: list[Finding],
-    key: str,
-    read: t.Callable[[t.Any], t.Any],
-    expected: str,
-    choices: t.Iterable[str] = (),
-) -> None:
-    if key not in desired or desired[key] is None:
-        return
-    value = desired[key]
-    if key == "branch" and value == "":
-        return
-    taken = read(value)
-    if taken is None:
-        wrong.append(bad_input(key, value, expected, _near(value, choices) or _hint(key, value)))
-    else:
-        values[key] = taken
 
 
 def _near(value: t.Any, choices: t.Iterable[str]) -> str | None:

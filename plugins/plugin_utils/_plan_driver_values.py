@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 import typing as t
 
-VERSION = re.compile(r"^[0-9]+(\.[0-9]+){1,2}$")
-PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+._-]*$")
-MODULE = re.compile(r"^nvidia([_-][a-z]+)?$")
-PARAMETER = re.compile(r"^[A-Za-z][A-Za-z0-9_]*$")
-PARAMETER_VALUE = re.compile(r"^[A-Za-z0-9_.,:;=+/-]+$")
-URL = re.compile(r"^(https?|file)://\S+$")
+VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+._-]*")
+MODULE = re.compile(r"nvidia([_-][a-z]+)?")
+PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:;=+/-]+")
+URL = re.compile(r"(https?|file)://\S+")
 
 
 def one_of(choices: tuple[str, ...]) -> t.Callable[[t.Any], t.Any]:
@@ -24,11 +24,20 @@ def one_of(choices: tuple[str, ...]) -> t.Callable[[t.Any], t.Any]:
 
 
 def is_text(value: t.Any, pattern: re.Pattern[str]) -> bool:
-    return isinstance(value, str) and bool(pattern.match(value))
+    return isinstance(value, str) and bool(pattern.fullmatch(value))
 
 
-def is_key(value: t.Any) -> bool:
-    return isinstance(value, str) and (value == "" or value.lstrip().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----"))
+def boolean(value: t.Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def url(value: t.Any) -> str | None:
+    return value if value == "" or is_text(value, URL) else None
+
+
+def openpgp_key(value: t.Any) -> str | None:
+    armoured = isinstance(value, str) and value.lstrip().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+    return value if value == "" or armoured else None
 
 
 def positive(value: t.Any) -> int | None:
@@ -61,7 +70,7 @@ def parameters(value: t.Any) -> dict[str, dict[str, str]] | None:
             return None
         for name, setting in parameters.items():
             text = str(int(setting)) if isinstance(setting, bool) else str(setting)
-            if not is_text(name, PARAMETER) or not PARAMETER_VALUE.match(text):
+            if not is_text(name, PARAMETER) or not PARAMETER_VALUE.fullmatch(text):
                 return None
             out.setdefault(module.replace("-", "_"), {})[name] = text
     return out
