@@ -35,15 +35,20 @@ def broken(part: Part, host: HostDriver) -> None:
 
 
 def origin(part: Part, host: HostDriver) -> None:
-    if host.origin == "runfile":
-        part.find(
-            "foreign_runfile",
-            "block",
-            f"Driver {host.version} was installed by a .run file; packages over it would leave a mixture of both.",
-            found=f"driver {host.version} without packages",
-            needed="no driver, or one from packages",
-            fix="Run `nvidia-uninstall` on the host (with its GPUs idle), then this role again.",
-        )
+    """A driver that no package brought would stay below the packages' files, or mix with them."""
+    if not host.version or host.origin == "package":
+        return
+    runfile = host.origin == "runfile"
+    part.find(
+        "foreign_install",
+        "block",
+        f"Driver {host.version} was installed {'by a .run file' if runfile else 'without packages'}; packages over it would leave a mixture of both.",
+        found=f"driver {host.version} without packages",
+        needed="no driver, or one from packages",
+        fix="Run `nvidia-uninstall` on the host (with its GPUs idle), then this role again."
+        if runfile
+        else "Remove it the way it was installed, then run this role again; or ask for the installed version.",
+    )
 
 
 def downgrade(part: Part, settings: Settings, target: Target, host: HostDriver) -> None:

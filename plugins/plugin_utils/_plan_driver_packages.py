@@ -84,7 +84,8 @@ def _why(settings: Settings, target: Target, host: HostDriver) -> str:
     if settings.install_kernel_modules and host.kernel_modules and host.kernel_modules != target.kernel_modules:
         return f"change the kernel modules from {host.kernel_modules} to {target.kernel_modules}"
     missing = [name for name in target.names if not host.is_installed(name)]
-    if missing:
+    # A driver that came without packages and is the one asked for is left as it is.
+    if missing and host.origin == "package":
         return f"add {', '.join(missing)} to driver {host.version}"
     return ""
 
