@@ -42,7 +42,8 @@ def origin(part: Part, host: HostDriver) -> None:
     part.find(
         "foreign_install",
         "block",
-        f"Driver {host.version} was installed {'by a .run file' if runfile else 'without packages'}; packages over it would leave a mixture of both.",
+        f"Driver {host.version} was installed {'by a .run file' if runfile else 'without packages'}; "
+        "packages over it would leave a mixture of both.",
         found=f"driver {host.version} without packages",
         needed="no driver, or one from packages",
         fix="Run `nvidia-uninstall` on the host (with its GPUs idle), then this role again."
