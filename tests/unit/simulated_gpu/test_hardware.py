@@ -80,6 +80,14 @@ def test_nothing_is_left(sim: Sim) -> None:
     assert left == []
 
 
+def test_what_packages_brought_stays(make: Any, tmp_path: Path) -> None:
+    sim = make("l4", driver=None)
+    install(sim, tmp_path, "580.178.04")
+    sim.sg("purge")
+    left = sorted(str(p.relative_to(sim.root)) for p in (sim.root / "var").rglob("*") if p.is_file())
+    assert left == ["var/lib/simulated-gpu/modules/nvidia/580.178.04"]
+
+
 def test_module_tools(sim: Sim) -> None:
     assert tool(sim, "modinfo", "-F", "version", "nvidia").stdout == "580.159.04\n"
     assert tool(sim, "modinfo", "-F", "license", "nvidia").stdout == "Dual MIT/GPL\n"
