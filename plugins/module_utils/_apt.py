@@ -26,6 +26,7 @@ LOCK_TIMEOUT = ("-o", "DPkg::Lock::Timeout=120")
 
 _INST = re.compile(r"^Inst (\S+) (?:\[(\S+)\] )?\((\S+)", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
+_DEPENDS = re.compile(r"\s*([a-z0-9][a-z0-9+.-]*)(?::\w+)?(?:\s*\((?:>=|=)\s*([^)]+)\))?")
 _CAUSES = (
     ("locked", re.compile(r"Could not get lock|Unable to lock|is held by process|frontend lock")),
     ("disk_full", re.compile(r"No space left on device|don't have enough free space")),
@@ -70,6 +71,19 @@ class Apt:
             fields = [field.strip() for field in line.split("|")]
             if len(fields) == 3:
                 out.setdefault(fields[0], []).append((fields[1], fields[2]))
+        return out
+
+    def depends(self, packages: t.Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """name → {dependency: lowest version that it accepts, '' for any} of exact packages; of alternatives the first."""
+        out: dict[str, dict[str, str]] = {}
+        if not packages:
+            return out
+        specs = [f"{name}={version}" for name, version in sorted(packages.items())]
+        for stanza in run(["apt-cache", "show", "--no-all-versions", *specs], timeout=60, env=ENVIRONMENT).out.split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in stanza.split("\n") if ": " in line and line[0] != " ")
+            wanted = ", ".join(fields[key] for key in ("Pre-Depends", "Depends") if key in fields)
+            if "Package" in fields:
+                out[fields["Package"]] = {m[1]: m[2] or "" for m in map(_DEPENDS.match, wanted.split(", ")) if m}
         return out
 
     def installed(self) -> dict[str, tuple[str, str]]:

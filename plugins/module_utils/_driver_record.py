@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""/var/lib/gpufleet/driver.json: which driver packages and holds are ours. Private to the collection."""
+"""/var/lib/gpufleet/driver.json (and cuda.json): which packages and holds are ours. Private to the collection."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ._state import read_state, write_state
 KIND = "driver_record"
 
 
-def read_record(path: str = DRIVER_RECORD) -> dict[str, t.Any]:
+def read_record(path: str = DRIVER_RECORD, kind: str = KIND) -> dict[str, t.Any]:
     """The record without its schema number; empty parts where there is no file."""
-    state = read_state(path, KIND) or {}
+    state = read_state(path, kind) or {}
     return {"packages": {}, "holds": [], **{key: value for key, value in state.items() if key != "schema"}}
 
 
-def update_record(changes: t.Mapping[str, t.Any], path: str = DRIVER_RECORD) -> bool:
+def update_record(changes: t.Mapping[str, t.Any], path: str = DRIVER_RECORD, kind: str = KIND) -> bool:
     """Set keys of the record (None drops one); whether that changed the file."""
-    state = {**read_record(path), **changes}
-    return write_state(path, KIND, {key: value for key, value in state.items() if value is not None}).changed
+    state = {**read_record(path, kind), **changes}
+    return write_state(path, kind, {key: value for key, value in state.items() if value is not None}).changed
