@@ -28,7 +28,7 @@ def read_cuda(reader: Reader, packages: Packages) -> dict[str, t.Any]:
     folders = _folders(reader)
     return {
         "toolkits": _toolkits(reader, installed, folders),
-        "link": _link(reader),
+        "link": read_link(reader),
         "compat": _compat(reader, folders),
         "cudnn": _libraries(reader, installed, _CUDNN, _CUDNN_FILE),
         "nccl": _libraries(reader, installed, _NCCL, _NCCL_FILE),
@@ -78,7 +78,7 @@ def _described(reader: Reader, folder: str) -> dict[str, str]:
         return {}
 
 
-def _link(reader: Reader) -> dict[str, t.Any]:
+def read_link(reader: Reader) -> dict[str, t.Any]:
     """/usr/local/cuda: a link of the alternatives system (auto, manual), a plain one, a folder of its own, or absent."""
     path = reader.fs("/usr/local/cuda")
     target = reader.shown(os.path.realpath(path)) if os.path.lexists(path) else None
