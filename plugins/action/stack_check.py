@@ -30,6 +30,7 @@ from ..plugin_utils._summary import host_summary
 GATES: dict[str, frozenset[str] | None] = {
     "host": None,
     "driver": frozenset({"os", "gpu", "driver", "fabric", "matrix", "policy"}),
+    "cuda": frozenset({"cuda", "cudnn", "nccl", "matrix", "policy"}),
     "power": frozenset({"power", "matrix", "policy"}),
 }
 

@@ -66,10 +66,11 @@ def resolve_cuda(
         named.update(level)
         if not level:
             break
-    dropped = sorted(name for name in request.recorded if name in installed and name not in named)
+    others = needed_by_others(request.recorded, installed, depends_of)
+    dropped = sorted(name for name in request.recorded if name in installed and name not in named and name not in others)
     moving = sorted(f"{name}={version}" for name, version in named.items() if version and installed.get(name) != (version, "installed"))
     if not moving and not dropped:
-        return Resolved("", {name: version for name, version in named.items() if version}, [], {}, [])
+        return Resolved("", {name: version for name, version in named.items() if version and name in request.recorded}, [], {}, [])
     specs = ["--purge", *moving, *(f"{name}-" for name in dropped)]
     outcome = simulate(specs)
     if outcome.error:
@@ -77,7 +78,8 @@ def resolve_cuda(
     _refuse_driver(outcome.install, installed)
     packages = {name: version or installed.get(name, ("", ""))[0] for name, version in named.items()}
     packages.update({name: version for name, version in outcome.install.items() if set_of(name) == "cuda"})
-    return Resolved("", {name: version for name, version in packages.items() if version}, specs, outcome.install, outcome.remove)
+    ours = {name: version for name, version in packages.items() if version and (name in request.recorded or name not in installed)}
+    return Resolved("", ours, specs, outcome.install, outcome.remove)
 
 
 def _exact(one: Wanted, offers: Offers, installed: Installed, from_url: str) -> str:
@@ -125,6 +127,19 @@ def _part(name: str, bound: str, offers: t.Sequence[tuple[str, str]], installed:
     listed = sorted((version for version, _origin in offers if version_key(version) >= version_key(bound)), key=version_key)
     exact = next((version for version in listed if upstream(version) == upstream(bound)), "")
     return exact or (listed[0] if listed and bound else "")
+
+
+def needed_by_others(
+    ours: t.AbstractSet[str], installed: Installed, depends_of: t.Callable[[t.Mapping[str, str]], t.Mapping[str, t.Mapping[str, str]]]
+) -> set[str]:
+    """Parts of ours that CUDA packages of others have come to need: a toolkit that a person installed since shares them."""
+    needed: set[str] = set()
+    level = {name: version for name, (version, _status) in installed.items() if set_of(name) == "cuda" and name not in ours}
+    while level:
+        found = {name for wanted in depends_of(level).values() for name in wanted if name in ours and name in installed} - needed
+        needed |= found
+        level = {name: installed[name][0] for name in found}
+    return needed
 
 
 def _refuse_driver(install: t.Mapping[str, str], installed: Installed) -> None:

@@ -9,7 +9,7 @@ import functools
 
 from ._apt import Apt
 from ._cuda_record import read_record, update_record
-from ._cuda_resolve import CudaRequest, resolve_cuda
+from ._cuda_resolve import CudaRequest, needed_by_others, resolve_cuda
 from ._driver_transaction import Done, Ground, change_packages, remove_packages
 
 
@@ -34,7 +34,9 @@ def change(apt: Apt, request: CudaRequest, hold: bool, check: bool) -> Done:
 def remove(apt: Apt, check: bool) -> Done:
     """Purge all that we put there, and dependencies of it that nothing else needs."""
     record = read_record()
-    done = remove_packages(apt, sorted({*record["packages"], *(record.get("pending") or {})}), check, ground(apt))
+    ours = {*record["packages"], *(record.get("pending") or {})}
+    stay = needed_by_others(ours, apt.installed(), apt.depends)
+    done = remove_packages(apt, sorted(ours - stay), check, ground(apt))
     if check:
         return done
     free = sorted(set(record.get("brought") or ()) & set(apt.removable()))

@@ -11,7 +11,7 @@ version_added: 0.1.0
 short_description: Install a CUDA toolkit from NVIDIA's runfile, or remove it without a trace
 author: gpufleet contributors (@gpufleet)
 description:
-  - Fetches the runfile on the host, compares its checksum before it is run, and runs it with C(--silent --toolkit) and nothing else, so that
+  - Fetches the runfile on the host, compares its checksum, and only then runs it, with C(--silent --toolkit) and nothing else, so that
     no driver comes along.
   - Notes in C(/var/lib/gpufleet/cuda.json) what the installer put where. V(absent) removes exactly this. If the installer fails, what it
     wrote is removed at once; if it is interrupted, the next run begins anew.
@@ -66,7 +66,7 @@ paths:
   elements: str
   sample: [/etc/ld.so.conf.d/cuda-13-0.conf, /usr/local/cuda-13.0]
 reason:
-  description: A word for the cause of a failure, V(unreachable), V(checksum), V(disk_full), V(folder_taken), V(installer_failed), V(failed).
+  description: A word for the cause, V(unreachable), V(checksum), V(disk_full), V(folder_taken), V(installer_failed), V(failed).
   returned: failure
   type: str
 """
