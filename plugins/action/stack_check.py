@@ -18,7 +18,7 @@ from ansible.plugins.action import ActionBase
 from ..plugin_utils import _facts, _render
 from ..plugin_utils._conduct import judge_conduct
 from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
-from ..plugin_utils._lock import group_of
+from ..plugin_utils._lock import drift, group_of
 from ..plugin_utils._matrix import judge
 from ..plugin_utils._matrix_load import MatrixError, load_matrix
 from ..plugin_utils._products import complete
@@ -70,7 +70,9 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)[1]
-        context = self._context(args, task_vars)
+        host = str(task_vars.get("inventory_hostname"))
+        lock = _read_lock(args["lock"])
+        context = self._context(args, group_of(lock, host) if lock else None)
         try:
             matrix = load_matrix(overlays=args["matrix_overlay"])
         except MatrixError as error:
@@ -88,11 +90,14 @@ class ActionModule(ActionBase):
 
         plan = self._plan(args, facts, matrix, context)
         stack = _facts.merge(args["stack"], plan.details.get("stack") or {})
+        # The allow-list holds for findings of any origin; the gate's own ground only limits those of the matrix.
+        own = [*plan.findings, *judge_conduct(plan, facts, context), *_unconverged(args, plan)]
+        if lock and args["component"] == "host":
+            own += drift(lock, host, facts)
         gate = GATES[args["component"]]
-        findings = [finding for finding in judge(matrix, facts, stack, context) if gate is None or finding.component in gate]
-        plan.findings = sorted(
-            [*plan.findings, *judge_conduct(plan, facts, context), *findings, *_unconverged(args, plan)], key=Finding.sort_key
-        )
+        mine = {(finding.id, finding.subject) for finding in own}
+        findings = judge(matrix, facts, stack, context, own)
+        plan.findings = [f for f in findings if gate is None or f.component in gate or (f.id, f.subject) in mine]
 
         check_mode = bool(self._task.check_mode)
         if check_mode and plan.predicted:
@@ -112,7 +117,7 @@ class ActionModule(ActionBase):
             result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking))
         return result
 
-    def _context(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> Context:
+    def _context(self, args: dict[str, t.Any], lock: dict[str, t.Any] | None) -> Context:
         limit = args["disruption_max"] or None
         if limit is not None and limit not in DISRUPTIONS:
             raise AnsibleActionFail(f"disruption_max is {limit!r}; expected one of {', '.join(DISRUPTIONS)}, or empty for the default")
@@ -124,7 +129,7 @@ class ActionModule(ActionBase):
             take_over=frozenset(args["take_over"]),
             check_mode=bool(self._task.check_mode),
             runtime_sha256=host_core_sha256(),
-            lock=_lock_group(args["lock"], str(task_vars.get("inventory_hostname"))),
+            lock=lock,
             local_connection=self._connection.transport == "local",
         )
 
@@ -137,8 +142,8 @@ class ActionModule(ActionBase):
         return t.cast(Plan, planner.plan(args["desired"], facts, matrix, context))
 
 
-def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
-    """This host's group in the stack lock; a path that is set must lead to a lock that can be read."""
+def _read_lock(path: str | None) -> dict[str, t.Any] | None:
+    """The stack lock; a path that is set must lead to one that can be read."""
     if not path:
         return None
     if not os.path.exists(path):
@@ -147,9 +152,11 @@ def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
         )
     try:
         with open(path, encoding="utf-8") as stream:
-            return group_of(yaml.safe_load(stream), host)
+            document = yaml.safe_load(stream)
+        group_of(document, "")
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise AnsibleActionFail(f"The stack lock {path} cannot be used: {error}") from error
+    return t.cast("dict[str, t.Any]", document)
 
 
 def _unconverged(args: dict[str, t.Any], plan: Plan) -> list[Finding]:

@@ -73,17 +73,24 @@ class Apt:
                 out.setdefault(fields[0], []).append((fields[1], fields[2]))
         return out
 
-    def depends(self, packages: t.Mapping[str, str]) -> dict[str, dict[str, str]]:
-        """name → {dependency: lowest version that it accepts, '' for any} of exact packages; of alternatives the first."""
-        out: dict[str, dict[str, str]] = {}
-        if not packages:
+    def depends(self, specs: t.Mapping[str, str]) -> dict[str, list[list[str]]]:
+        """name → its dependencies in that version, each a list of alternatives (names)."""
+        return {name: [[one for one, _bound in group] for group in groups] for name, groups in self._dependencies(specs).items()}
+
+    def lower_bounds(self, specs: t.Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """name → {dependency: lowest version that it accepts, '' for any}; of alternatives the first."""
+        return {name: {group[0][0]: group[0][1] for group in groups} for name, groups in self._dependencies(specs).items()}
+
+    def _dependencies(self, specs: t.Mapping[str, str]) -> dict[str, list[list[tuple[str, str]]]]:
+        out: dict[str, list[list[tuple[str, str]]]] = {}
+        if not specs:
             return out
-        specs = [f"{name}={version}" for name, version in sorted(packages.items())]
-        for stanza in run(["apt-cache", "show", "--no-all-versions", *specs], timeout=60, env=ENVIRONMENT).out.split("\n\n"):
-            fields = dict(line.split(": ", 1) for line in stanza.split("\n") if ": " in line and line[0] != " ")
-            wanted = ", ".join(fields[key] for key in ("Pre-Depends", "Depends") if key in fields)
-            if "Package" in fields:
-                out[fields["Package"]] = {m[1]: m[2] or "" for m in map(_DEPENDS.match, wanted.split(", ")) if m}
+        result = run(["apt-cache", "show", *(f"{name}={version}" for name, version in sorted(specs.items()))], timeout=60, env=ENVIRONMENT)
+        for stanza in result.out.split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[0] != " ")
+            groups = [group for key in ("Pre-Depends", "Depends") for group in fields.get(key, "").split(",") if group.strip()]
+            if fields.get("Package"):
+                out[fields["Package"]] = [[_dependency(one) for one in group.split("|")] for group in groups]
         return out
 
     def installed(self) -> dict[str, tuple[str, str]]:
@@ -102,7 +109,7 @@ class Apt:
 
     def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
         result = run(["apt-get", "-s", *self._install(specs, downgrade)], timeout=120, env=ENVIRONMENT)
-        error = "" if result.success else (result.err.strip() or result.out.strip() or result.state)
+        error = "" if result.success else f"{_unmet(result.out)}{_tail(result)}"
         return Simulation({m[0]: m[2] for m in _INST.findall(result.out)}, _REMV.findall(result.out), error)
 
     def update(self, parts: t.Optional[str] = None) -> None:
@@ -152,6 +159,19 @@ class Apt:
         text = result.err + "\n" + result.out
         reason = next((name for name, pattern in _CAUSES if pattern.search(text)), "failed")
         raise PackageError(reason, f"{what} failed: {_tail(result)}")
+
+
+def _unmet(text: str) -> str:
+    """apt's list of unmet dependencies, on one line."""
+    _head, found, rest = text.partition("The following packages have unmet dependencies:")
+    lines = [" ".join(line.split()) for line in rest.splitlines() if line.startswith(" ")]
+    return "; ".join(lines[:8]) + ". " if found and lines else ""
+
+
+def _dependency(text: str) -> tuple[str, str]:
+    """name (>= 1.2) → name and lowest version."""
+    found = _DEPENDS.match(text)
+    return (found[1], found[2] or "") if found else (text.strip(), "")
 
 
 def _tail(result: Result) -> str:

@@ -25,6 +25,16 @@ _LEVELS = 8
 """Depth of the metapackages at most; NVIDIA's are four levels deep."""
 
 
+class Source(t.Protocol):
+    """The questions; class Apt answers them."""
+
+    def versions(self, names: t.Sequence[str]) -> Offers: ...
+
+    def lower_bounds(self, specs: t.Mapping[str, str]) -> t.Mapping[str, t.Mapping[str, str]]: ...
+
+    def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation: ...
+
+
 class Wanted(t.NamedTuple):
     """One package that is asked for."""
 
@@ -47,34 +57,28 @@ class CudaRequest(t.NamedTuple):
         return name in self.recorded or any(name == one.name for one in self.wanted)
 
 
-def resolve_cuda(
-    request: CudaRequest,
-    offers_of: t.Callable[[t.Sequence[str]], Offers],
-    simulate: t.Callable[[t.Sequence[str]], Simulation],
-    installed: Installed,
-    depends_of: t.Callable[[t.Mapping[str, str]], t.Mapping[str, t.Mapping[str, str]]],
-) -> Resolved:
+def resolve_cuda(request: CudaRequest, source: Source, installed: Installed) -> Resolved:
     """Name everything exactly, drop what was ours and is not wanted any more, and refuse what would bring a driver."""
-    offers = offers_of([one.name for one in request.wanted])
+    offers = source.versions([one.name for one in request.wanted])
     named = {one.name: _exact(one, offers, installed, request.from_url) for one in request.wanted}
     level = dict(named)
     for _depth in range(_LEVELS):
-        bounds = _bounds(level, depends_of)
+        bounds = _bounds(level, source)
         parts = [name for name in bounds if name not in named]
-        found = offers_of(parts)
+        found = source.versions(parts)
         level = {name: _part(name, bounds[name], found.get(name, ()), installed, request) for name in parts}
         named.update(level)
         if not level:
             break
-    others = needed_by_others(request.recorded, installed, depends_of)
+    others = needed_by_others(request.recorded, installed, source)
     dropped = sorted(name for name in request.recorded if name in installed and name not in named and name not in others)
     moving = sorted(f"{name}={version}" for name, version in named.items() if version and installed.get(name) != (version, "installed"))
     if not moving and not dropped:
         return Resolved("", {name: version for name, version in named.items() if version and name in request.recorded}, [], {}, [])
     specs = ["--purge", *moving, *(f"{name}-" for name in dropped)]
-    outcome = simulate(specs)
+    outcome = source.simulate(specs, request.downgrade)
     if outcome.error:
-        raise PackageError("unresolvable", f"the packages cannot be installed: {' / '.join(outcome.error.splitlines()[-8:])}")
+        raise PackageError("unresolvable", f"the packages cannot be installed: {outcome.error}")
     _refuse_driver(outcome.install, installed)
     packages = {name: version or installed.get(name, ("", ""))[0] for name, version in named.items()}
     packages.update({name: version for name, version in outcome.install.items() if set_of(name) == "cuda"})
@@ -102,12 +106,10 @@ def _built_for(version: str, cuda_major: int) -> bool:
     return not cuda_major or built is None or int(built.group(1)) == cuda_major
 
 
-def _bounds(
-    level: t.Mapping[str, str], depends_of: t.Callable[[t.Mapping[str, str]], t.Mapping[str, t.Mapping[str, str]]]
-) -> dict[str, str]:
+def _bounds(level: t.Mapping[str, str], source: Source) -> dict[str, str]:
     """CUDA packages that this level asks for, with the highest of the lower bounds."""
     bounds: dict[str, str] = {}
-    for wanted in depends_of({name: version for name, version in level.items() if version}).values():
+    for wanted in source.lower_bounds({name: version for name, version in level.items() if version}).values():
         for name, bound in wanted.items():
             if set_of(name) == "cuda":
                 bounds[name] = max(bounds.get(name, ""), bound, key=version_key)
@@ -129,14 +131,12 @@ def _part(name: str, bound: str, offers: t.Sequence[tuple[str, str]], installed:
     return exact or (listed[0] if listed and bound else "")
 
 
-def needed_by_others(
-    ours: t.AbstractSet[str], installed: Installed, depends_of: t.Callable[[t.Mapping[str, str]], t.Mapping[str, t.Mapping[str, str]]]
-) -> set[str]:
+def needed_by_others(ours: t.AbstractSet[str], installed: Installed, source: Source) -> set[str]:
     """Parts of ours that CUDA packages of others have come to need: a toolkit that a person installed since shares them."""
     needed: set[str] = set()
     level = {name: version for name, (version, _status) in installed.items() if set_of(name) == "cuda" and name not in ours}
     while level:
-        found = {name for wanted in depends_of(level).values() for name in wanted if name in ours and name in installed} - needed
+        found = {name for wanted in source.lower_bounds(level).values() for name in wanted if name in ours and name in installed} - needed
         needed |= found
         level = {name: installed[name][0] for name in found}
     return needed

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import functools
-
 from ._apt import Apt
 from ._cuda_record import read_record, update_record
 from ._cuda_resolve import CudaRequest, needed_by_others, resolve_cuda
 from ._driver_transaction import Done, Ground, change_packages, remove_packages
 
 
-def ground(apt: Apt) -> Ground:
-    """Nobody else's package may go, be it of CUDA by name: it was not put there by us."""
-    return Ground("CUDA", lambda name: False, functools.partial(resolve_cuda, depends_of=apt.depends), read_record, update_record)
+GROUND = Ground("CUDA", lambda name: False, resolve_cuda, read_record, update_record)
+"""Nobody else's package may go, be it of CUDA by name: it was not put there by us."""
 
 
 def change(apt: Apt, request: CudaRequest, hold: bool, check: bool) -> Done:
@@ -23,7 +20,7 @@ def change(apt: Apt, request: CudaRequest, hold: bool, check: bool) -> Done:
     before = set(apt.installed())
     recorded = read_record()
     ours = frozenset({*recorded["packages"], *(recorded.get("pending") or {})})
-    done = change_packages(apt, request._replace(recorded=ours), "nvidia", hold, check, ground(apt))
+    done = change_packages(apt, request._replace(recorded=ours), "nvidia", hold, check, GROUND)
     if check:
         return done
     now = set(apt.installed())
@@ -35,8 +32,8 @@ def remove(apt: Apt, check: bool) -> Done:
     """Purge all that we put there, and dependencies of it that nothing else needs."""
     record = read_record()
     ours = {*record["packages"], *(record.get("pending") or {})}
-    stay = needed_by_others(ours, apt.installed(), apt.depends)
-    done = remove_packages(apt, sorted(ours - stay), check, ground(apt))
+    stay = needed_by_others(ours, apt.installed(), apt)
+    done = remove_packages(apt, sorted(ours - stay), check, GROUND)
     if check:
         return done
     free = sorted(set(record.get("brought") or ()) & set(apt.removable()))

@@ -147,7 +147,7 @@ def _resolved(apt: Apt, request: Ask, check: bool, ground: Ground) -> Resolved:
     """With the package lists as they are; only where they do not do, with new ones."""
 
     def attempt() -> Resolved:
-        return ground.resolve(request, apt.versions, lambda specs: apt.simulate(specs, request.downgrade), apt.installed())
+        return ground.resolve(request, apt, apt.installed())
 
     try:
         return attempt()

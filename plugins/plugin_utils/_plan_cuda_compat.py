@@ -94,7 +94,7 @@ def _foreign(part: Part, settings: Settings, host: HostCuda) -> None:
             part.find(
                 "compat_outgrown",
                 "warn",
-                f"{path} holds libcuda {version}, which is not newer than driver {host.driver}: a program that uses it fails or gains nothing.",
+                f"{path} holds libcuda {version}, not newer than driver {host.driver}: a program that uses it fails or gains nothing.",
                 subject=path,
                 found=f"libcuda {version}",
                 needed=f"newer than driver {host.driver}, or none",

@@ -17,9 +17,10 @@ from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._matrix_types import DriverPackages, OsSupport
 from ._plan_driver_facts import HostDriver
-from ._plan_driver_input import Settings, bad_input, branch_of
+from ._plan_driver_input import Settings, branch_of
 
-KERNEL_PACKAGE = re.compile(r"(dkms|nvidia-kernel|kmod-|linux-modules-nvidia|linux-objects-nvidia|nvidia-open|cuda-drivers|nvidia-driver)")
+KERNEL_PACKAGE = re.compile(r"dkms$|-dkms-|kmod-|linux-(modules|objects)-nvidia|^(nvidia-open|cuda-drivers)|^nvidia-driver(-\d+.*)?$")
+"""Packages that are or bring kernel modules; nvidia-driver-cuda is none of them."""
 OPEN_BY_DEFAULT = 560
 """First branch whose installer takes the open modules unless told otherwise (matrix/drivers.yml, branch 560)."""
 
@@ -66,7 +67,10 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     packages = matrix.driver_packages(os, branch, kind, _needs(settings, host), source)
     if packages.rule is None or not packages.install:
         return None, [*findings, _no_packages(packages, os, branch, kind, source)]
-    names = tuple(dict.fromkeys([*_wanted(packages.install, settings), *settings.packages_extra]))
+    wanted = _wanted(packages.install, settings)
+    if not wanted:
+        return None, [*findings, _only_with_modules(packages)]
+    names = tuple(dict.fromkeys([*wanted, *settings.packages_extra]))
     return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os), findings
 
 
@@ -89,47 +93,22 @@ def _branch_and_version(
     if branch is None and host.version:
         branch = branch_of(host.version)
     if branch is None and source == "distribution":
-        return _distribution_branch(host, matrix)
+        branch = _distribution_branch(host, matrix)
     if branch is None:
         choice = matrix.driver_for(host.gpu_rows(matrix), context.today)
         if choice is None:
             return None, "", [_no_choice(host)]
         branch = choice.branch
-    findings = _branch_findings(int(branch), matrix, context)
     if not version and host.version and branch_of(host.version) == branch:
         version = host.version
-    return int(branch), version, findings
+    return int(branch), version, []
 
 
-def _distribution_branch(host: HostDriver, matrix: Matrix) -> tuple[int | None, str, list[Finding]]:
-    """A distribution has one driver of its own: the matrix row of the release names it."""
-    support = matrix.os(host.os, host.arch)
-    own = getattr(support, "own_driver", None)
-    if own:
-        return branch_of(own), "", []
-    wanted = "the branch that this distribution ships"
-    return None, "", [bad_input("branch", "", wanted, None)]
-
-
-def _branch_findings(branch: int, matrix: Matrix, context: Context) -> list[Finding]:
-    if matrix.branch(branch) is not None:
-        return []
-    near = next((number for distance in range(1, 60) for number in (branch - distance, branch + distance) if matrix.branch(number)), None)
-    return [
-        Finding(
-            id="driver.branch_unknown",
-            severity=context.unknown,
-            component="driver",
-            subject="nvidia_driver_branch",
-            found=str(branch),
-            needed="a branch that the matrix knows",
-            nearest=str(near) if near else None,
-            message=f"Driver branch {branch} is not in the matrix, so nothing can be said about what runs with it.",
-            fix=f"Set nvidia_driver_branch to {near or 'a known branch'}, add a row by gpu_stack_matrix_overlay, "
-            "or set gpu_stack_unknown: warn.",
-            source="matrix/drivers.yml",
-        )
-    ]
+def _distribution_branch(host: HostDriver, matrix: Matrix) -> int | None:
+    """The one driver of its own that a distribution has (Debian); None where it has several (Ubuntu)."""
+    row = matrix.rows.get(matrix.os(host.os, host.arch).rule or "") or {}
+    branch = (row.get("distribution_driver") or {}).get("branch")
+    return int(branch) if branch else None
 
 
 def _kernel_modules(
@@ -207,7 +186,7 @@ def _os_unsupported(os: OsSupport, host: HostDriver, context: Context) -> Findin
         found=f"{os.name} on {host.arch}",
         needed="a system with driver packages that the matrix knows",
         nearest=os.nearest,
-        message=f"No driver can be installed on {os.name} ({host.arch}): {os.reason or 'the matrix has no row for it'}.",
+        message=f"No driver can be installed on {os.name} ({host.arch}): {os.reason.rstrip('.') or 'the matrix has no row for it'}.",
         fix="Use a supported system"
         + (f" ({os.nearest})" if os.nearest else "")
         + ", or install the driver by other means and leave this role out; gpu_stack_matrix_overlay can add a row.",
@@ -222,8 +201,25 @@ def _no_packages(packages: DriverPackages, os: OsSupport, branch: int, kind: str
         component="driver",
         found=f"branch {branch}, {kind} modules, source {source} on {os.name}",
         needed="a row that names the packages",
-        message=f"The matrix names no packages of branch {branch} ({kind} kernel modules) for {os.name} from {source}: {packages.reason}.",
+        message=f"The matrix names no packages of branch {branch} ({kind} kernel modules) for {os.name} from {source}: "
+        f"{packages.reason.rstrip('.')}.",
         fix="Choose another nvidia_driver_source, _branch or _kernel_modules, or add a row by gpu_stack_matrix_overlay.",
+        source="matrix/os.yml",
+    )
+
+
+def _only_with_modules(packages: DriverPackages) -> Finding:
+    return Finding(
+        id="driver.no_user_space_set",
+        severity="block",
+        component="driver",
+        subject="nvidia_driver_install_kernel_modules",
+        rule=packages.rule,
+        found=", ".join(packages.install),
+        needed="packages without kernel modules",
+        message="nvidia_driver_install_kernel_modules is false, but for this branch and system the matrix names only packages "
+        "that bring kernel modules.",
+        fix="Name the user-space packages in a row of gpu_stack_matrix_overlay (compute_only_open), or choose another branch.",
         source="matrix/os.yml",
     )
 
