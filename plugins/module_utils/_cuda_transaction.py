@@ -10,7 +10,6 @@ from ._cuda_record import read_record, update_record
 from ._cuda_resolve import CudaRequest, needed_by_others, resolve_cuda
 from ._driver_transaction import Done, Ground, change_packages, remove_packages
 
-
 GROUND = Ground("CUDA", lambda name: False, resolve_cuda, read_record, update_record)
 """Nobody else's package may go, be it of CUDA by name: it was not put there by us."""
 
