@@ -22,6 +22,13 @@ def link_now() -> dict[str, t.Any]:
     return read_link(Reader())
 
 
+def remember_link() -> None:
+    """Note the link as it was, before packages or an installer replace it without asking."""
+    if not read_record().get("link"):
+        now = link_now()
+        update_record({"link": {"mode": now["mode"], "target": now["target"]}})
+
+
 def set_default(folder: str, offered: t.Sequence[str], check: bool = False) -> bool:
     """Make the link lead to `folder`, by hand, so that a toolkit that comes later does not take it over."""
     now = link_now()
@@ -34,21 +41,20 @@ def set_default(folder: str, offered: t.Sequence[str], check: bool = False) -> b
         return True
     if not os.path.isdir(folder):
         raise HostError(f"{folder} is not there, so it cannot become the default toolkit")
-    if not read_record().get("link"):
-        update_record({"link": {"mode": now["mode"], "target": now["target"]}})
+    remember_link()
     if now["mode"] == "plain":
         os.unlink(LINK)
     for path in missing:
         _alternatives("--install", LINK, "cuda", path, str(priority(path)))
     _alternatives("--set", "cuda", folder)
-    update_record({"alternatives": sorted({*(read_record().get("alternatives") or ()), *missing})})
+    update_record({"alternatives": sorted({*(read_record().get("alternatives") or ()), *missing}) or None})
     return True
 
 
-def forget_gone() -> bool:
-    """Take away alternatives of ours whose toolkit is gone."""
+def forget_others(wanted: t.Collection[str]) -> bool:
+    """Take away alternatives of ours whose toolkit is not wanted any more."""
     ours = read_record().get("alternatives") or []
-    gone = [path for path in ours if not os.path.isdir(path)]
+    gone = [path for path in ours if path not in wanted]
     for path in set(gone) & set(link_now()["alternatives"]):
         _alternatives("--remove", "cuda", path)
     return bool(gone) and update_record({"alternatives": [path for path in ours if path not in gone] or None})

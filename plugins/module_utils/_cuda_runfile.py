@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import typing as t
 
@@ -37,6 +38,7 @@ PLACES = (
 LINKS = ("/usr/local/cuda",)
 """Of the alternatives system, not of one toolkit."""
 LOG = "/var/log/cuda-installer.log"
+_FOLDER = re.compile(r"/usr/local/cuda-\d+\.\d+$")
 _CHUNK = 1 << 20
 _SPACE = 3
 """Times the file's size that must be free below /usr/local: the toolkit unpacked, and the installer's own copy."""
@@ -77,20 +79,20 @@ def discard(path: str) -> None:
 def install(path: str, version: str, folder: str, sha256: str, timeout: float) -> None:
     """Run the installer, and record what it put where."""
     pending = read_record().get("runfile_pending") or {}
-    before = pending["before"] if pending.get("version") == version else listing()
-    if folder not in before.get(os.path.dirname(folder), ()) and os.path.lexists(folder):
-        shutil.rmtree(folder)  # ours, half done
-    elif os.path.lexists(folder):
-        raise RunfileError("folder_taken", f"{folder} is there already, and was not put there by this role")
+    before = pending["before"] if pending.get("version") == version else listing(folder)
+    _take_away(_new_since(before, folder))  # ours, half done; nothing on a first try
+    taken = [path for path in listing(folder).get(folder, ()) if not _packaged(path)]
+    if taken:
+        raise RunfileError("folder_taken", f"{folder} holds {os.path.basename(taken[0])}, which was not put there by this role")
     update_record({"runfile_pending": {"version": version, "before": before}})
     result = run(["sh", path, *ARGUMENTS], timeout=timeout)
     if not result.success or not os.path.isdir(folder):
-        _take_away(_new_since(before))
+        _take_away(_new_since(before, folder))
         update_record({"runfile_pending": None})
         why = f"rc {result.rc}" if result.state == "ok" else result.state
         words = _last_words(result.out + result.err)
         raise RunfileError("installer_failed", f"the runfile ended with {why}; what it wrote was removed. {words}")
-    paths = _new_since(before)
+    paths = _new_since(before, folder)
     runfiles = {**(read_record().get("runfiles") or {}), version: {"sha256": sha256.lower(), "paths": paths}}
     update_record({"runfiles": runfiles, "runfile_pending": None})
 
@@ -107,20 +109,21 @@ def uninstall(version: str) -> bool:
     return True
 
 
-def listing() -> dict[str, list[str]]:
-    """Place → full paths of what is in it."""
+def listing(folder: str) -> dict[str, list[str]]:
+    """Place → full paths of what is in it. A toolkit's folder may be there before it: cuda-compat lives in it."""
     out = {}
-    for place in PLACES:
+    for place in (*PLACES, folder):
         with contextlib.suppress(OSError):
             out[place] = sorted(f"{place}/{name}" for name in os.listdir(place))
     return out
 
 
-def _new_since(before: t.Mapping[str, t.Sequence[str]]) -> list[str]:
-    """New entries, without those below another new one."""
+def _new_since(before: t.Mapping[str, t.Sequence[str]], folder: str) -> list[str]:
+    """New entries that no package brought, without those below another new one."""
     known = {path for paths in before.values() for path in paths}
-    new = sorted(path for paths in listing().values() for path in paths if path not in known and path not in LINKS)
-    return [path for path in new if not any(path.startswith(other + "/") for other in new) and not _packaged(path)]
+    new = sorted(path for paths in listing(folder).values() for path in paths if path not in known and path not in LINKS)
+    new = [path for path in new if not _packaged(path)]
+    return [path for path in new if not any(path.startswith(other + "/") for other in new)]
 
 
 def _packaged(path: str) -> bool:
@@ -130,12 +133,16 @@ def _packaged(path: str) -> bool:
 
 def _take_away(paths: t.Iterable[str]) -> None:
     for path in paths:
-        if os.path.dirname(path) not in PLACES:  # a record that was tampered with must not name anything else
+        parent = os.path.dirname(path)
+        if parent not in PLACES and not _FOLDER.match(parent):  # a record that was tampered with must not name anything else
             continue
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         else:
             discard(path)
+        if _FOLDER.match(parent):
+            with contextlib.suppress(OSError):
+                os.rmdir(parent)  # when the last is gone
 
 
 def _last_words(output: str) -> str:

@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def _present(options: dict, check: bool) -> tuple:
-    changed = False if check else environment.forget_gone()
+    changed = False if check else environment.forget_others(options["toolkits"])
     if options["default"]:
         changed |= environment.set_default(options["default"], list(options["toolkits"]), check)
     rewritten, diff = _files(options["files"], check)

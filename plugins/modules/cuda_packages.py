@@ -128,6 +128,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils._apt import Apt, PackageError
+from ..module_utils._cuda_environment import remember_link
 from ..module_utils._cuda_record import read_record, update_record
 from ..module_utils._cuda_resolve import CudaRequest, Wanted
 from ..module_utils._cuda_transaction import change, remove
@@ -193,6 +194,8 @@ def _run(module: AnsibleModule) -> Done:
     request = CudaRequest(
         wanted=tuple(Wanted(**one) for one in options["packages"]), from_url=options["from_url"], downgrade=options["allow_downgrade"]
     )
+    if not check:
+        remember_link()
     if not options["repository_url"]:
         return change(apt, request, options["hold"], check)
     if check:

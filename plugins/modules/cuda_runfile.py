@@ -71,12 +71,14 @@ reason:
   type: str
 """
 
+import contextlib
 import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ..module_utils._cuda_environment import remember_link
 from ..module_utils._cuda_record import read_record
 from ..module_utils._cuda_runfile import RunfileError, discard, fetch, install, uninstall
 from ..module_utils._errors import HostError
@@ -130,10 +132,13 @@ def _present(module: AnsibleModule) -> bool:
     if not module.check_mode:
         path = f"{VAR_DIR}/runfiles/{os.path.basename(options['url'])}"
         _fetch(options["url"], path, options["sha256"])
+        remember_link()
         try:
             install(path, options["version"], folder, options["sha256"], options["timeout"])
         finally:
             discard(path)
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
     return True
 
 

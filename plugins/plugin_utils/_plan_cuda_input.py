@@ -23,7 +23,7 @@ LIBRARY = re.compile(r"^\d+(\.\d+){1,3}$")
 SHA256 = re.compile(r"^[0-9a-fA-F]{64}$")
 PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+._-]*$")
 URL = re.compile(r"^(https?|file)://\S+$")
-BRINGS_DRIVER = re.compile(r"^(cuda|cuda-\d+-\d+|cuda-runtime-.*|cuda-demo-suite-.*|cuda-drivers.*|nvidia-(driver|open|kernel|dkms).*)$")
+BRINGS_DRIVER = re.compile(r"^(cuda|cuda-\d+-\d+|cuda-drivers.*|nvidia-(driver|open|kernel|dkms).*)$")
 
 CHOICES: dict[str, tuple[str, ...]] = {"state": ("present", "absent"), "compat": ("absent", "auto", "required")}
 BOOLEANS = ("development", "profile", "ldconfig", "hold", "allow_downgrade")
@@ -96,7 +96,7 @@ def parse(desired: t.Mapping[str, t.Any], matrix: Matrix) -> tuple[Settings, lis
     for name in ("repository_url", "repository_key_url", "runfile_url"):
         given.take(name, "a URL (http, https or file), or empty", lambda value: value if value == "" or _text(value, URL) else None)
     given.take("repository_key", "an ASCII-armoured OpenPGP public key, or empty", _key)
-    given.take("package_timeout", "a number of seconds above 0", lambda value: value if type(value) is int and value > 0 else None)
+    given.take("package_timeout", "a number of seconds above 0", _positive)
     given.take("packages_extra", "a list of package names", _packages)
     _versions(given)
     _default(given)
@@ -205,13 +205,17 @@ def _driver_packages(given: Input) -> None:
     """Metapackages that are known to pull a driver; others are found out by simulating the transaction."""
     for name in given.values.get("packages_extra") or ():
         if BRINGS_DRIVER.match(name):
-            toolkit = re.sub(r"^cuda(-runtime|-demo-suite)?(?=-\d|$)", "cuda-toolkit", name)
+            toolkit = re.sub(r"^cuda(?=-\d|$)", "cuda-toolkit", name)
             nearest = toolkit if toolkit != name else None
             given.bad("packages_extra", name, "packages without a driver: drivers are role nvidia_driver's", nearest)
 
 
 def _text(value: t.Any, pattern: re.Pattern[str]) -> bool:
     return isinstance(value, str) and bool(pattern.match(value))
+
+
+def _positive(value: t.Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _key(value: t.Any) -> str | None:
