@@ -21,4 +21,5 @@ def test_only_ours_is_recorded_and_held(host: Any) -> None:
 
 def test_second_run_asked_for_nothing(action_log: Any) -> None:
     assert action_log() == []
-    assert action_log("package-query") == []
+    # What the tests themselves ask for does not come from a module.
+    assert [action for action in action_log("package-query") if "python" in action.caller] == []
