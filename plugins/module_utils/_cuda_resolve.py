@@ -61,12 +61,16 @@ def resolve_cuda(request: CudaRequest, source: Source, installed: Installed) -> 
     """Name everything exactly, drop what was ours and is not wanted any more, and refuse what would bring a driver."""
     offers = source.versions([one.name for one in request.wanted])
     named = {one.name: _exact(one, offers, installed, request.from_url) for one in request.wanted}
-    level = dict(named)
+    asked, level = set(named), dict(named)
     for _depth in range(_LEVELS):
-        bounds = _bounds(level, source)
-        parts = [name for name in bounds if name not in named]
-        found = source.versions(parts)
-        level = {name: _part(name, bounds[name], found.get(name, ()), installed, request) for name in parts}
+        # A part that an earlier level asked for in a lower version is looked at again.
+        bounds = {
+            name: bound
+            for name, bound in _bounds(level, source).items()
+            if name not in named or (name not in asked and version_key(named[name]) < version_key(bound))
+        }
+        found = source.versions(list(bounds))
+        level = {name: _part(name, bound, found.get(name, ()), installed, request) for name, bound in bounds.items()}
         named.update(level)
         if not level:
             break

@@ -44,7 +44,7 @@ RUNFILE = """#!/bin/sh
 # /usr/local/cuda and a log; unlike it, it accepts exactly the arguments that install the toolkit alone.
 echo "$0 $*" >> /var/log/cuda-installer.log
 if [ "$*" != "--silent --toolkit" ]; then
-    echo "[ERROR]: stand-in: called with '$*', which is not '--silent --toolkit': this would bring a driver, or ask questions" >> /var/log/cuda-installer.log
+    echo "[ERROR]: stand-in: called with '$*' instead of '--silent --toolkit'" >> /var/log/cuda-installer.log
     exit 1
 fi
 [ ! -e /var/lib/lab-runfile-fails ] || {{ mkdir -p {root}; echo "[ERROR]: stand-in: told to fail" >> /var/log/cuda-installer.log; exit 1; }}
@@ -61,6 +61,7 @@ ln -sfn {root} /usr/local/cuda
 ldconfig
 """
 
+METAS = ("cuda_compiler", "cuda_libraries", "cuda_libraries_dev", "cuda_tools")
 ROOT = "usr/local/cuda-{minor}"
 
 
@@ -94,13 +95,7 @@ def _release(toolkit: dict[str, str]) -> list[dict[str, Any]]:
 
     config = [f"cuda-toolkit-{dashed}-config-common", f"cuda-toolkit-{major}-config-common", "cuda-toolkit-config-common"]
     return [
-        _entry(
-            f"cuda-toolkit-{dashed}",
-            meta,
-            needs(
-                cuda_compiler=meta, cuda_libraries=meta, cuda_libraries_dev=meta, cuda_tools=meta, cuda_documentation=cudart, cuda_nvml_dev=cudart
-            ),
-        ),
+        _entry(f"cuda-toolkit-{dashed}", meta, needs(**dict.fromkeys(METAS, meta), cuda_documentation=cudart, cuda_nvml_dev=cudart)),
         _entry(f"cuda-compiler-{dashed}", meta, needs(cuda_nvcc=nvcc)),
         _entry(f"cuda-libraries-{dashed}", meta, needs(cuda_cudart=cudart)),
         _entry(f"cuda-libraries-dev-{dashed}", meta, needs(cuda_cudart=cudart)),

@@ -67,6 +67,15 @@ def _newer_than_hosts() -> bool:
     return tuple(int(part) for part in version.split(".") if part.isdigit()) > (2, 36)
 
 
+def literal(files: dict[str, Any]) -> dict[str, Content]:
+    """Contents that are written out: text, (text, mode), or "-> TARGET" for a link."""
+    found = {}
+    for path, given in files.items():
+        text, mode = given if isinstance(given, tuple) else (given, 0o644)
+        found[path] = Content(link=text[3:]) if text.startswith("-> ") else Content(text.encode(), mode)
+    return found
+
+
 class Payloads:
     """Makes the contents of a package from the words of its `payload:` list."""
 
@@ -97,15 +106,6 @@ class Payloads:
         found: dict[str, Content] = {}
         for word in words:
             found.update(self.makers[word](upstream, branch))
-        return found
-
-    @staticmethod
-    def literal(files: dict[str, Any]) -> dict[str, Content]:
-        """Contents that are written out: text, (text, mode), or "-> TARGET" for a link."""
-        found = {}
-        for path, given in files.items():
-            text, mode = given if isinstance(given, tuple) else (given, 0o644)
-            found[path] = Content(link=text[3:]) if text.startswith("-> ") else Content(text.encode(), mode)
         return found
 
     @staticmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import cuda, deb
 from .deb import Content, Package
-from .payload import ROLE_FILES, Payloads
+from .payload import ROLE_FILES, Payloads, literal
 from .settings import LAB_DIR, LabError, Settings
 
 DESCRIPTION = LAB_DIR / "repo/nvidia.yml"
@@ -165,7 +165,7 @@ def _package(
     fields.update({name.capitalize(): ", ".join(entry.get(name, [])).format(**words) for name in RELATIONS})
     fields["Description"] = "stand-in of the test lab, not NVIDIA's package"
     payload = entry.get("payload", [])
-    files = {**payloads.files(payload, upstream or version, branch), **payloads.literal(entry.get("files", {}))}
+    files = {**payloads.files(payload, upstream or version, branch), **literal(entry.get("files", {}))}
     return Package({k: v for k, v in fields.items() if v}, files, {**payloads.scripts(payload), **entry.get("scripts", {})})
 
 
