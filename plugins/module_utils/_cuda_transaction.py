@@ -40,4 +40,3 @@ def remove(apt: Apt, check: bool) -> Done:
         apt.remove(free)
     update_record({"brought": None})
     return done
-

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ._contracts import Context, Plan
+from ._contracts import Context, Finding, Plan
 from ._matrix_model import Matrix
 from ._plan_cuda_absent import plan_absent
 from ._plan_cuda_checks import check_libraries, check_os, check_toolkits
@@ -39,11 +39,27 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
         return result
     settings = _with_lock(settings, context)
     if not (settings.versions or settings.cudnn or settings.nccl or settings.packages_extra):
-        nothing = "at least one exact version; cuda_toolkit_state: absent takes away what this role put there"
-        result.findings.append(bad_input("versions", [], nothing))
+        result.findings.append(_nothing_asked(host))
         return result
     _plan_present(result, settings, host, matrix, context)
     return result
+
+
+def _nothing_asked(host: HostCuda) -> Finding:
+    """Nothing to do where nothing is ours; an empty list alone never takes toolkits away."""
+    if host.recorded:
+        return bad_input("versions", [], "at least one exact version; cuda_toolkit_state: absent takes away what this role put there")
+    return Finding(
+        id="cuda.nothing_asked",
+        severity="info",
+        component="cuda",
+        subject="cuda_toolkit_versions",
+        found="no toolkit, cuDNN, NCCL or package is asked for",
+        needed="nothing: engines bring their own CUDA libraries",
+        message="No CUDA toolkit is asked for, and this role has put none here.",
+        fix="Set cuda_toolkit_versions if programs are to be compiled on this host.",
+        source="docs/cuda.md",
+    )
 
 
 def _with_lock(settings: Settings, context: Context) -> Settings:
@@ -69,9 +85,7 @@ def _plan_present(result: Plan, settings: Settings, host: HostCuda, matrix: Matr
         result.changes.extend(part.changes)
         result.findings.extend(part.findings)
         result.details.update(part.details)
-    result.details["stack"] = {
-        "cuda": {"toolkits": list(settings.versions), "compat": bool(compat), "runfiles": sorted(settings.runfiles)}
-    }
+    result.details["stack"] = {"cuda": {"toolkits": list(settings.versions), "compat": bool(compat), "runfiles": sorted(settings.runfiles)}}
     result.decision = "converge" if result.changes else "nothing"
     if result.changes:
         result.predicted = predict(settings, host, compat)

@@ -194,5 +194,7 @@ def _usual_place(part: Part, settings: Settings, matrix: Matrix, version: str, a
         )
         return ""
     base = settings.runfile_url.rstrip("/")
-    pattern = matrix.value("rule.cuda.runfile_url", "url", "https://developer.download.nvidia.com/compute/cuda/{version}/local_installers/{file}")
+    pattern = matrix.value(
+        "rule.cuda.runfile_url", "url", "https://developer.download.nvidia.com/compute/cuda/{version}/local_installers/{file}"
+    )
     return f"{base}/{version}/local_installers/{file}" if base else str(pattern).format(version=version, file=file)

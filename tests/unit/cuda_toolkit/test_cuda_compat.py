@@ -62,7 +62,10 @@ def test_an_old_base_branch_is_warned_about_not_refused() -> None:
 def test_ours_goes_when_the_driver_outgrows_it() -> None:
     facts = host(
         driver="580.105.08",
-        packages={"set": {"cuda-compat-13-0": "580.95.05-1", "cuda-toolkit-13-0": "13.0.2-1"}, "holds": ["cuda-compat-13-0", "cuda-toolkit-13-0"]},
+        packages={
+            "set": {"cuda-compat-13-0": "580.95.05-1", "cuda-toolkit-13-0": "13.0.2-1"},
+            "holds": ["cuda-compat-13-0", "cuda-toolkit-13-0"],
+        },
         cuda={"compat": [{"version": "580.95.05", "path": "/usr/local/cuda-13.0/compat"}]},
         state_files={"cuda": {"packages": {"cuda-compat-13-0": "580.95.05-1", "cuda-toolkit-13-0": "13.0.2-1"}}, "files": {LD: "x"}},
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.module_utils._cuda_environment import priority
 from ansible_collections.gpufleet.inference.plugins.module_utils._cuda_facts import read_cuda, read_link
 from ansible_collections.gpufleet.inference.plugins.module_utils._packages import Packages
@@ -42,7 +43,8 @@ def test_a_link_of_the_alternatives_system(root: Path, mode: str) -> None:
     (root / "etc/alternatives/cuda").symlink_to(root / "usr/local/cuda-12.8")
     (root / "var/lib/dpkg/alternatives/cuda").write_text(ALTERNATIVES.format(mode=mode))
     found = link(root)
-    assert found["mode"] == mode and found["alternatives"] == ["/usr/local/cuda-12.4", "/usr/local/cuda-12.8"]
+    assert found["mode"] == mode
+    assert found["alternatives"] == ["/usr/local/cuda-12.4", "/usr/local/cuda-12.8"]
 
 
 def test_followers_of_the_link_are_not_taken_for_toolkits(root: Path) -> None:

@@ -33,25 +33,35 @@ from cuda_hosts import SHA256, host, ids, make, the
         ({"versions": ["12.8.1"], "package_timeout": 0}, "package_timeout", None),
         ({"versions": ["12.8.1"], "repository_url": "ftp//x"}, "repository_url", None),
         ({"versions": ["12.8.1"], "hodl": True}, "hodl", "hold"),
-        ({"versions": []}, "versions", None),
     ],
 )
 def test_a_wrong_setting_is_named_with_the_nearest_that_works(wanted: dict[str, Any], subject: str, nearest: str | None) -> None:
     result = make(wanted)
     finding = the(result, "cuda.bad_input")
-    assert finding.severity == "block" and finding.subject == f"cuda_toolkit_{subject}"
+    assert finding.severity == "block"
+    assert finding.subject == f"cuda_toolkit_{subject}"
     if nearest:
         assert finding.nearest == nearest
-    assert result.changes == [] and result.details == {}
+    assert result.changes == []
+    assert result.details == {}
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     assert ids(make({"versions": ["12"], "compat": "maybe", "hold": "si"})) == ["cuda.bad_input"] * 3
 
 
+def test_an_empty_list_never_takes_toolkits_away() -> None:
+    assert ids(make({"versions": []})) == ["cuda.nothing_asked"]
+    result = make({"versions": []}, host(state_files={"cuda": {"packages": {"cuda-toolkit-12-8": "12.8.1-1"}}}))
+    assert the(result, "cuda.bad_input").severity == "block"
+    assert result.changes == []
+
+
 def test_cudnn_for_a_major_that_is_not_there() -> None:
     finding = the(make({"versions": ["12.8.1"], "cudnn": {"13": "9.20.0.48"}}), "cudnn.cuda_not_installed")
-    assert finding.severity == "block" and finding.component == "cudnn" and finding.nearest == "12"
+    assert finding.severity == "block"
+    assert finding.component == "cudnn"
+    assert finding.nearest == "12"
 
 
 def test_cudnn_for_a_toolkit_of_somebody_else_is_fine() -> None:
@@ -62,13 +72,16 @@ def test_cudnn_for_a_toolkit_of_somebody_else_is_fine() -> None:
 
 def test_a_build_that_does_not_exist_for_this_major() -> None:
     finding = the(make({"versions": ["13.0.2"], "cudnn": {"13": "9.10.2.21"}}), "cudnn.cuda_mismatch")
-    assert finding.severity == "block" and "CUDA 11 and 12" in finding.message and finding.nearest is not None
+    assert finding.severity == "block"
+    assert "CUDA 11 and 12" in finding.message
+    assert finding.nearest is not None
 
 
 @pytest.mark.parametrize("unknown", ["warn", "block"])
 def test_an_unknown_library_version_follows_the_policy(unknown: str) -> None:
     finding = the(make({"versions": ["12.8.1"], "nccl": {"12": "2.29.6"}}, unknown=unknown), "nccl.unknown")
-    assert finding.severity == unknown and finding.nearest == "2.29.7"
+    assert finding.severity == unknown
+    assert finding.nearest == "2.29.7"
 
 
 def test_the_runfile_of_a_release_whose_file_name_is_a_guess_needs_its_url() -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Plan
 from cuda_hosts import SHA256, after, host, ids, make, the
+
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Plan
 
 WANTED: dict[str, Any] = {"versions": ["12.4.1", "12.8.1"], "default": "12.4.1", "cudnn": {"12": "9.20.0.48"}, "nccl": {"12": "2.29.7"}}
 PACKAGES = {
@@ -44,7 +45,8 @@ def test_a_bare_host_gets_all_of_it() -> None:
     assert result.details["environment"]["default"] == "/usr/local/cuda-12.4"
     assert result.details["packages"]["repository_url"].endswith("/debian12/x86_64/")
     assert result.details["stack"]["cuda"]["toolkits"] == ["12.4.1", "12.8.1"]
-    assert result.disruption == "none" and result.decision == "converge"
+    assert result.disruption == "none"
+    assert result.decision == "converge"
 
 
 def test_afterwards_there_is_nothing_to_do() -> None:
@@ -79,14 +81,17 @@ def test_what_was_ours_and_is_not_wanted_goes() -> None:
 def test_what_a_person_installed_stays() -> None:
     facts = after({"versions": ["12.8.1"]}, host(), {"cuda-toolkit-12-8": "12.8.1-1"})
     facts["packages"]["set"]["cuda-toolkit-11-8"] = "11.8.0-1"
-    facts["cuda"]["toolkits"].append({"version": "11.8.0", "path": "/usr/local/cuda-11.8", "origin": "package", "default": False, "nvcc": "11.8.89"})
+    facts["cuda"]["toolkits"].append(
+        {"version": "11.8.0", "path": "/usr/local/cuda-11.8", "origin": "package", "default": False, "nvcc": "11.8.89"}
+    )
     assert make({"versions": ["12.8.1"]}, facts).changes == []
 
 
 def test_the_very_toolkit_put_there_without_a_package_is_taken_as_it_is() -> None:
     toolkit = {"version": "12.8.1", "path": "/usr/local/cuda-12.8", "origin": "runfile", "default": False, "nvcc": "12.8.93"}
     result = make({"versions": ["12.8.1"]}, host(cuda={"toolkits": [toolkit]}))
-    assert "packages" not in result.details and ids(result) == []
+    assert "packages" not in result.details
+    assert ids(result) == []
 
 
 def test_another_release_in_the_folder_is_not_written_over() -> None:
@@ -112,7 +117,9 @@ def test_a_foreign_hold_stops_only_what_moves_it() -> None:
 
 
 def test_nccl_built_for_another_major_is_another_package() -> None:
-    facts = after({"versions": ["13.0.2"], "nccl": {"13": "2.29.7"}}, host(), {"cuda-toolkit-13-0": "13.0.2-1", "libnccl2": "2.29.7-1+cuda12.9"})
+    facts = after(
+        {"versions": ["13.0.2"], "nccl": {"13": "2.29.7"}}, host(), {"cuda-toolkit-13-0": "13.0.2-1", "libnccl2": "2.29.7-1+cuda12.9"}
+    )
     assert changes(make({"versions": ["13.0.2"], "nccl": {"13": "2.29.7"}, "development": False}, facts))["libnccl2"] == "package"
 
 
@@ -127,7 +134,8 @@ def test_a_part_moved_by_someone_else_is_said_and_not_undone() -> None:
     facts = after(WANTED, host(), PACKAGES)
     facts["packages"]["set"] = {**PACKAGES, "cuda-nvcc-12-8": "12.8.99-1"}
     result = make(WANTED, facts)
-    assert the(result, "cuda.parts_moved").severity == "warn" and result.changes == []
+    assert the(result, "cuda.parts_moved").severity == "warn"
+    assert result.changes == []
 
 
 @pytest.mark.parametrize("trace", ["pending", "broken", "missing"])
@@ -140,7 +148,8 @@ def test_an_interrupted_transaction_is_finished(trace: str) -> None:
     else:
         del facts["packages"]["set"]["cuda-nvcc-12-8"]
     result = make(WANTED, facts)
-    assert [change.id for change in result.changes] == ["cuda.repair"] and "packages" in result.details
+    assert [change.id for change in result.changes] == ["cuda.repair"]
+    assert "packages" in result.details
 
 
 def test_broken_packages_of_others_stop_a_transaction() -> None:
@@ -180,9 +189,7 @@ def test_the_hosts_own_repository_is_used_where_it_is_the_same() -> None:
     assert make({"versions": ["12.8.1"]}, facts).details["packages"]["repository_url"].startswith("https://developer.download.nvidia.com/")
 
 
-@pytest.mark.parametrize(
-    ("version", "file"), [("12.4.1", "cuda_12.4.1_550.54.15_linux.run"), ("13.4.1", "cuda_13.4.1_linux.run")]
-)
+@pytest.mark.parametrize(("version", "file"), [("12.4.1", "cuda_12.4.1_550.54.15_linux.run"), ("13.4.1", "cuda_13.4.1_linux.run")])
 def test_runfiles_have_the_name_of_their_release(version: str, file: str) -> None:
     wanted: dict[str, Any] = {"versions": [version], "runfiles": {version: {"sha256": SHA256}}}
     url = make(wanted, host()).details["runfiles_present"][0]["url"]
@@ -197,12 +204,15 @@ def test_a_runfile_toolkit_that_is_not_wanted_goes_first() -> None:
     assert make(wanted, facts).changes == []
     newer = {"versions": ["13.0.2"], "runfiles": {"13.0.2": {"sha256": SHA256}}}
     details = make(newer, facts).details
-    assert details["runfiles_absent"] == ["13.0.1"] and details["runfiles_present"][0]["version"] == "13.0.2"
+    assert details["runfiles_absent"] == ["13.0.1"]
+    assert details["runfiles_present"][0]["version"] == "13.0.2"
 
 
 def test_absent_names_ours_alone() -> None:
     facts = after(WANTED, host(), PACKAGES)
-    facts["cuda"]["toolkits"].append({"version": "11.8.0", "path": "/usr/local/cuda-11.8", "origin": "runfile", "default": False, "nvcc": "11.8.89"})
+    facts["cuda"]["toolkits"].append(
+        {"version": "11.8.0", "path": "/usr/local/cuda-11.8", "origin": "runfile", "default": False, "nvcc": "11.8.89"}
+    )
     result = make({"state": "absent"}, facts)
     assert the(result, "cuda.not_ours").subject == "/usr/local/cuda-11.8"
     assert result.details["packages"] == {"state": "absent", "repository_remove": True}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.module_utils._apt import PackageError, Simulation
 from ansible_collections.gpufleet.inference.plugins.module_utils._cuda_resolve import CudaRequest, Wanted, needed_by_others, resolve_cuda
 
@@ -65,7 +66,8 @@ def resolve(fake: Fake, *wanted: Wanted, recorded: Sequence[str] = (), downgrade
 
 def test_an_older_release_gets_its_own_parts() -> None:
     found = resolve(Fake(), Wanted("cuda-toolkit-12-8", "12.8.0"))
-    assert found["cuda-nvcc-12-8"] == "12.8.61-1" and found["cuda-compiler-12-8"] == "12.8.0-1"
+    assert found["cuda-nvcc-12-8"] == "12.8.61-1"
+    assert found["cuda-compiler-12-8"] == "12.8.0-1"
     assert "libc6" not in found
 
 

@@ -10,6 +10,7 @@ import io
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.module_utils import _cuda_record, _cuda_runfile
 from ansible_collections.gpufleet.inference.plugins.module_utils._cuda_runfile import RunfileError, fetch, install, uninstall
 
@@ -56,7 +57,8 @@ def test_in_and_out_again_leaves_the_host_as_it_was(host: Host) -> None:
     entry = _cuda_record.read_record()["runfiles"]["13.0.2"]
     assert entry["paths"] == [str(host.loader / "cuda-13-0.conf"), str(host.folder)]
     assert "runfile_pending" not in _cuda_record.read_record()
-    assert uninstall("13.0.2") and host.tree() == before
+    assert uninstall("13.0.2")
+    assert host.tree() == before
     assert not uninstall("13.0.2")
 
 
@@ -65,7 +67,8 @@ def test_a_failed_installer_leaves_no_trace(host: Host) -> None:
     host.write(INSTALLER + "echo no space; exit 1\n")
     with pytest.raises(RunfileError, match="rc 1.*no space") as caught:
         host.install()
-    assert caught.value.reason == "installer_failed" and host.tree() == before
+    assert caught.value.reason == "installer_failed"
+    assert host.tree() == before
 
 
 def test_after_an_interruption_it_begins_anew_from_what_was_there_before(host: Host) -> None:
@@ -88,7 +91,8 @@ def test_a_folder_of_somebody_else_is_not_written_over(host: Host) -> None:
     host.write()
     with pytest.raises(RunfileError, match="not put there by this role") as caught:
         host.install()
-    assert caught.value.reason == "folder_taken" and host.tree() == ["usr-local/cuda-13.0", "usr-local/cuda-13.0/bin", "usr-local/somebodys"]
+    assert caught.value.reason == "folder_taken"
+    assert host.tree() == ["usr-local/cuda-13.0", "usr-local/cuda-13.0/bin", "usr-local/somebodys"]
 
 
 def test_cuda_compat_may_live_in_the_folder_already(host: Host) -> None:
@@ -112,7 +116,8 @@ def test_only_what_has_the_right_checksum_stays_on_disk(tmp_path: Path) -> None:
     path, content = tmp_path / "runfiles/cuda.run", b"installer"
     with pytest.raises(RunfileError, match="it was not run") as caught:
         fetch(io.BytesIO(content), None, str(path), "0" * 64)
-    assert caught.value.reason == "checksum" and not path.exists()
+    assert caught.value.reason == "checksum"
+    assert not path.exists()
     fetch(io.BytesIO(content), len(content), str(path), hashlib.sha256(content).hexdigest().upper())
     assert path.read_bytes() == content
 
