@@ -17,7 +17,10 @@ from ansible_collections.gpufleet.inference.plugins.module_utils._packages impor
 from ansible_collections.gpufleet.inference.plugins.module_utils._reader import Reader
 
 ALTERNATIVES = "{mode}\n/usr/local/cuda\n\n/usr/local/cuda-12.4\n124\n/usr/local/cuda-12.8\n128\n\n"
-WITH_SLAVES = "auto\n/usr/local/cuda\nnvcc\n/usr/bin/nvcc\n\n/usr/local/cuda-12.4\n124\n/usr/local/cuda-12.4/bin/nvcc\n/usr/local/cuda-12.8\n128\n\n\n"
+WITH_SLAVES = (
+    "auto\n/usr/local/cuda\nnvcc\n/usr/bin/nvcc\n\n"
+    "/usr/local/cuda-12.4\n124\n/usr/local/cuda-12.4/bin/nvcc\n/usr/local/cuda-12.8\n128\n\n\n"
+)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ class Host:
         (self.local / "somebodys").write_text("x")
         self.packaged: set[str] = set()
         monkeypatch.setattr(_cuda_runfile, "PLACES", (str(self.local), str(self.loader)))
-        monkeypatch.setattr(_cuda_runfile, "_FOLDER", __import__("re").compile(str(self.local) + r"/cuda-\d+\.\d+$"))
+        monkeypatch.setattr(_cuda_runfile, "_FOLDER", re.compile(str(self.local) + r"/cuda-\d+\.\d+$"))
         monkeypatch.setattr(_cuda_runfile, "_packaged", lambda path: path in self.packaged)
         monkeypatch.setattr(_cuda_record, "CUDA_RECORD", str(tmp / "cuda.json"))
 
@@ -65,7 +66,7 @@ def test_in_and_out_again_leaves_the_host_as_it_was(host: Host) -> None:
 def test_a_failed_installer_leaves_no_trace(host: Host) -> None:
     before = host.tree()
     host.write(INSTALLER + "echo no space; exit 1\n")
-    with pytest.raises(RunfileError, match="rc 1.*no space") as caught:
+    with pytest.raises(RunfileError, match=r"rc 1.*no space") as caught:
         host.install()
     assert caught.value.reason == "installer_failed"
     assert host.tree() == before
