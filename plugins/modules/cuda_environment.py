@@ -66,13 +66,16 @@ link:
   sample: {mode: manual, target: /usr/local/cuda-12.8, alternatives: [/usr/local/cuda-12.8]}
 """
 
+import contextlib
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import _cuda_environment as environment
 from ..module_utils._cuda_record import read_record
 from ..module_utils._errors import HostError
 from ..module_utils._files import remove, write_text
-from ..module_utils._paths import CUDA_COMPAT_LD, CUDA_LD, CUDA_PROFILE, CUDA_RECORD
+from ..module_utils._paths import CUDA_COMPAT_LD, CUDA_LD, CUDA_PROFILE, CUDA_RECORD, VAR_DIR
 from ..module_utils._subprocess import run
 
 FILES = (CUDA_PROFILE, CUDA_LD, CUDA_COMPAT_LD)
@@ -123,6 +126,9 @@ def _absent(check: bool) -> tuple:
     if recorded["packages"] or recorded.get("runfiles"):  # still needed to take those away
         return changed or rewritten, diff
     gone = remove(CUDA_RECORD, check=check)
+    if not check:
+        with contextlib.suppress(OSError):
+            os.rmdir(VAR_DIR)  # when nothing else of this collection is on the host
     return changed or rewritten or gone.changed, diff
 
 
