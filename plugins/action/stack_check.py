@@ -18,12 +18,16 @@ from ansible.plugins.action import ActionBase
 from ..plugin_utils import _facts, _render
 from ..plugin_utils._conduct import judge_conduct
 from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
-from ..plugin_utils._lock import drift, group_of
+from ..plugin_utils._lock import group_of
+from ..plugin_utils._lock_drift import drift
 from ..plugin_utils._matrix import judge
-from ..plugin_utils._matrix_load import MatrixError, load_matrix
+from ..plugin_utils._matrix_load import MatrixError, load_matrix, warm
 from ..plugin_utils._products import complete
 from ..plugin_utils._runtime import host_core_sha256
 from ..plugin_utils._summary import host_summary
+
+# This import happens once, in the main process of ansible-playbook: its forked workers inherit the parsed rows.
+warm()
 
 # Which findings of the matrix stop which component. A role answers for its own ground only:
 # an engine's advisory must not keep the power limit of a host from being set.
@@ -54,7 +58,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "python_path": {"type": "path"},
     "sysfs_root": {"type": "path"},
     "procfs_root": {"type": "path"},
-    "expected_gpus": {"type": "int"},
+    "expected_gpus": {"type": "int", "default": 0},
 }
 
 
@@ -114,7 +118,7 @@ class ActionModule(ActionBase):
             # What a person reads when a host is stopped: the findings, not the facts behind them.
             for key in ("ansible_facts", "details", "diff", "predicted"):
                 result.pop(key, None)
-            result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking))
+            result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking, args["verify"]))
         return result
 
     def _context(self, args: dict[str, t.Any], lock: dict[str, t.Any] | None) -> Context:
@@ -134,7 +138,8 @@ class ActionModule(ActionBase):
         )
 
     def _collect(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None}
+        # No number of GPUs is expected where the option is 0.
+        options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None and (name != "expected_gpus" or args[name])}
         return self._execute_module(module_name="gpufleet.inference.gpu_info", module_args=options, task_vars=task_vars)
 
     def _plan(self, args: dict[str, t.Any], facts: dict[str, t.Any], matrix: t.Any, context: Context) -> Plan:

@@ -17,6 +17,9 @@ from ._gpu_settings_values import PARSERS, number, product_matches
 Device = dict[str, t.Any]
 
 
+VOLATILE = frozenset({"power_limit", "compute_mode", "gpu_clocks", "memory_clocks"})
+
+
 class Target(t.NamedTuple):
     """What one GPU should have."""
 
@@ -103,6 +106,8 @@ def resolve(rules: list[Rule], devices: list[Device], origins: t.Optional[list[s
                 problems.append(problem)
             else:
                 wanted[key], asked[key] = target, text
+        if origins is not None and wanted.keys() & VOLATILE and not wanted.get("persistence", device.get("persistence")):
+            problems.append(_not_kept(device))
         targets.append(Target(device, wanted, asked, frozenset(unsupported)))
     return Resolution(targets, problems)
 
@@ -188,6 +193,12 @@ def _unsupported(key: str, asked: str, device: Device) -> Problem:
     text = f"{asked}: {title(device)} does not support {key}; it is left as it is"
     fix = "Nothing to do; narrow the selector to be rid of this note."
     return Problem("unsupported", asked, "not supported", f"a device with {key}", text, fix, name_of(device), severity="info")
+
+
+def _not_kept(device: Device) -> Problem:
+    text = f"persistence mode of {title(device)} is off, so the driver forgets its settings as soon as nothing uses the GPU"
+    fix = "Ask for persistence on this GPU, or leave its other settings alone."
+    return Problem("not_kept", "persistence", "off", "persistence mode on", text, fix, name_of(device), severity="warn")
 
 
 def _conflict(key: str, device: Device, rules: list[Rule], origins: list[str], one: int, other: int) -> Problem:

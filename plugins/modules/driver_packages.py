@@ -141,7 +141,7 @@ reason:
   description:
     - A word for the cause of a failure. V(not_available), V(unresolvable), V(would_remove), V(foreign_hold), V(foreign_broken),
       V(repository_unreachable), V(repository_signature), V(repository_inconsistent), V(disk_full) and V(locked) have changed no package;
-      after V(dpkg_failed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
+      after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
   returned: failure
   type: str
   sample: not_available
@@ -159,6 +159,7 @@ from ..module_utils._driver_transaction import Done, change_holds, change_packag
 from ..module_utils._errors import HostError
 
 APT = "/usr/bin/apt-get"
+UNFINISHED = ("dpkg_failed", "killed", "timeout", "hung", "failed")
 
 
 def main() -> None:
@@ -221,7 +222,7 @@ def _with_repository(apt: Apt, options: dict) -> Done:
         done = change_packages(apt, _request(options), options["source"], options["hold"], False)
     except PackageError as exc:
         # Resolvable or nothing changes; once packages began to move, they need their repository.
-        if exc.reason not in ("dpkg_failed", "timeout", "hung", "failed"):
+        if exc.reason not in UNFINISHED:
             repository.restore()
         raise
     return done._replace(changed=done.changed or configured)

@@ -63,7 +63,7 @@ def run_scenario(name: str, destroy: str = "always") -> Result:
             print(f"   {name}: {problem}", flush=True)
         return Count(tests_passed(text) + int(not wrong), len(wrong))
 
-    lab = os.environ.get("LAB_NAME", "gpulab-molecule")
+    lab = f"{os.environ.get('LAB_NAME', 'gpulab')}-molecule"  # hosts of a demo stay as they are
     env = environment(LAB_NAME=lab, MOLECULE_GLOB="molecule/*/molecule.yml")
     # What molecule remembers ("prepared") is shared by all scenarios, and outlives hosts that someone removed.
     for scenario in ("default", name):

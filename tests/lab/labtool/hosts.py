@@ -60,8 +60,8 @@ class Fleet:
 
     def existing(self) -> set[str]:
         """Hosts that are recorded, and those that only the engine still knows after a killed run."""
-        prefix = f"{self.settings.name}-"
-        return set(self.known()) | {container.removeprefix(prefix) for container in self.engine.containers(self.settings.name)}
+        prefix = f"{self.settings.prefix}-"
+        return set(self.known()) | {container.removeprefix(prefix) for container in self.engine.containers(self.settings.prefix)}
 
     def record(self, hosts: dict[str, Host]) -> None:
         part = self.list_file.with_suffix(".part")
@@ -69,7 +69,7 @@ class Fleet:
         part.replace(self.list_file)
 
     def container(self, host: str) -> str:
-        return f"{self.settings.name}-{host}"
+        return f"{self.settings.prefix}-{host}"
 
     def get(self, host: str) -> Host:
         known = self.known()
@@ -137,7 +137,8 @@ class Fleet:
         gateway = str(next(subnet.hosts()))
         flags = [
             "--name", container, "--hostname", host.name,
-            "--label", f"gpufleet.lab={self.settings.name}", "--label", f"gpufleet.spec={self._spec(host, tag)}",
+            "--label", f"gpufleet.lab={self.settings.prefix}", "--label", f"gpufleet.spec={self._spec(host, tag)}",
+            "--label", f"gpufleet.state={self.settings.state}",
             "--network", network.name(self.settings), "--ip", host.address, "--network-alias", host.name,
             "--add-host", f"repo.lab:{gateway}",
             "--restart=always", "-v", f"{LAB_DIR}/host:/opt/lab:ro", "-v", f"{site}:/opt/lab-site:ro",
@@ -205,10 +206,13 @@ class Fleet:
         address = self.get(name).address
         state = "down"
         while time.monotonic() < deadline:
+            if not self._ssh_open(address):  # asking this way costs nothing; the engine's exec costs 0.1 s of CPU
+                time.sleep(0.1)
+                continue
             state = self.state(name)
-            if state in RUNNING_STATES and self._ssh_open(address):
+            if state in RUNNING_STATES:
                 return
-            time.sleep(0.2)
+            time.sleep(0.3)
         tail = self.engine.call("logs", "--tail", "15", self.container(name), check=False)
         raise LabError(f"{name} ({address}) is not ready after {timeout:.0f} s: systemd is {state}\n{tail.stdout}{tail.stderr}")
 

@@ -270,6 +270,7 @@ def test_absent_takes_away_what_is_ours() -> None:
     assert plan.details["packages"] == {"state": "absent", "names": ["nvidia-driver-cuda", "nvidia-kernel-open-dkms"]}
     assert {"path": "/etc/modules-load.d/gpufleet-nvidia.conf", "content": None} in plan.details["files"]
     assert plan.details["reboot"]["reasons"][0]["id"] == "driver.still_loaded"
+    assert next(change for change in plan.changes if change.id == "driver.packages").disruption == "reboot"
 
 
 def test_absent_leaves_a_driver_of_others_alone() -> None:
