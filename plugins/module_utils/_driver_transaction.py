@@ -53,11 +53,13 @@ class Ground(t.NamedTuple):
     update: t.Callable[[t.Mapping[str, t.Any]], bool]
 
 
-DRIVER = Ground("the driver", lambda name: set_of(name) == "driver", resolve, read_record, update_record)
+def driver_ground() -> Ground:
+    return Ground("the driver", lambda name: set_of(name) == "driver", resolve, read_record, update_record)
 
 
-def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool, ground: Ground = DRIVER) -> Done:
-    """Make the set what `request` asks for, in one transaction."""
+def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool, ground: t.Optional[Ground] = None) -> Done:
+    """Make the set what `request` asks for, in one transaction; the driver's unless said otherwise."""
+    ground = ground or driver_ground()
     record = ground.read()
     ours = {*record["packages"], *(record.get("pending") or {})}
     if not check:
@@ -83,8 +85,9 @@ def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool
     return Done(moves or recorded, resolved.version, before, resolved.packages)
 
 
-def remove_packages(apt: Apt, names: t.Sequence[str], check: bool, ground: Ground = DRIVER) -> Done:
+def remove_packages(apt: Apt, names: t.Sequence[str], check: bool, ground: t.Optional[Ground] = None) -> Done:
     """Purge packages of ours and forget them. Dependencies that came with them are left to `apt-get autoremove`."""
+    ground = ground or driver_ground()
     record = ground.read()
     installed = apt.installed()
     present = [name for name in names if name in installed]
