@@ -46,6 +46,7 @@ attributes:
   idempotent:
     support: full
   async:
+    description: A change that runs in the background cannot be verified by its role.
     support: none
 """
 
