@@ -34,6 +34,8 @@ class Request(t.NamedTuple):
     from_url: str = ""
     """Only versions from this repository count; empty: from any."""
     downgrade: bool = False
+    optional: tuple[str, ...] = ()
+    """Come along where something offers them (kernel headers); neither held nor recorded."""
 
     def is_member(self, name: str) -> bool:
         return name in self.names or (_matches(name, self.members) and not _matches(name, self.not_members))
@@ -94,8 +96,9 @@ def resolve(request: Request, source: Source, installed: t.Mapping[str, tuple[st
     obsolete = _obsolete(request, present, named, installed)
     named = {**_successors(request, source, obsolete, version), **named}
     _add_dependencies(request, source, named, version)
+    others = [*sorted(source.versions(request.optional)), *(f"{name}-" for name in obsolete)]
     for _round in range(_ROUNDS):
-        specs = [f"{name}={exact}" if exact else name for name, exact in sorted(named.items())] + [f"{name}-" for name in obsolete]
+        specs = [f"{name}={exact}" if exact else name for name, exact in sorted(named.items())] + others
         outcome = source.simulate(specs, request.downgrade)
         pulled = [name for name in outcome.install if name not in named]
         more = {name: exact for name, exact in _named(request, pulled, source.versions(pulled), version).items() if exact}

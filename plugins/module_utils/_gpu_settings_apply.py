@@ -15,6 +15,7 @@ from ._errors import HostError
 from ._gpu_settings_control import judge_governor
 from ._gpu_settings_device import Session, read, verdict, write
 from ._gpu_settings_targets import Target, pin_indices, resolve
+from ._gpu_settings_words import Device
 from ._nvml_errors import NvmlError
 
 ORDER = ("persistence", "power_limit", "compute_mode", "ecc", "gpu_clocks", "memory_clocks")
@@ -23,7 +24,6 @@ GOOD = frozenset({"set", "unchanged", "governed", "unsupported"})
 TOLERANCE_MW = 1000
 """Drivers keep limits to the watt or so; less than this apart is equal."""
 
-Device = dict[str, t.Any]
 BeforeWrite = t.Callable[[list[Device], list[Target]], None]
 
 

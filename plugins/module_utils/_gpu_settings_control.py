@@ -12,8 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ._gpu_settings_rules import Problem, bad_value, unknown_key
-from ._gpu_settings_targets import Device, Target, limit_mw, name_of, supported, title, watts
+from ._gpu_settings_targets import Target, limit_mw, supported
 from ._gpu_settings_values import BadValue, power_limit
+from ._gpu_settings_words import Device, name_of, title, watts
 
 DEFAULTS: dict[str, t.Any] = {
     "high_celsius": 83,

@@ -45,6 +45,11 @@ options:
     type: list
     elements: str
     default: []
+  optional:
+    description: Packages that come along where a repository offers them, such as kernel headers. They are neither held nor recorded.
+    type: list
+    elements: str
+    default: []
   branch:
     description: Driver branch; without O(version) its newest version that the repository offers for all of the set.
     type: int
@@ -105,8 +110,6 @@ attributes:
     support: full
   idempotent:
     support: full
-  async:
-    support: none
 """
 
 EXAMPLES = r"""
@@ -170,6 +173,7 @@ def main() -> None:
             "same_version": {"type": "list", "elements": "str", "default": []},
             "members": {"type": "list", "elements": "str", "default": []},
             "not_members": {"type": "list", "elements": "str", "default": []},
+            "optional": {"type": "list", "elements": "str", "default": []},
             "branch": {"type": "int"},
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "choices": ["nvidia", "distribution"], "default": "nvidia"},
@@ -238,6 +242,7 @@ def _request(options: dict) -> Request:
         version=options["version"],
         from_url=options["from_url"],
         downgrade=options["allow_downgrade"],
+        optional=tuple(options["optional"]),
     )
 
 

@@ -9,6 +9,7 @@ installed stays; the matrix is asked for a driver only where there is none yet.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._matrix_types import DriverPackages, OsSupport
 from ._plan_driver_facts import HostDriver
-from ._plan_driver_input import Settings, branch_of
+from ._plan_driver_input import CHOICES, Settings, branch_of
 
 KERNEL_PACKAGE = re.compile(r"dkms$|-dkms-|kmod-|linux-(modules|objects)-nvidia|^(nvidia-open|cuda-drivers)|^nvidia-driver(-\d+.*)?$")
 """Packages that are or bring kernel modules; nvidia-driver-cuda is none of them."""
@@ -39,6 +40,8 @@ class Target:
     names: tuple[str, ...]
     packages: DriverPackages
     os: OsSupport
+    signed_modules: bool = False
+    """Modules that the distribution built and signed: no DKMS, no key to enrol."""
 
     def stack(self) -> dict[str, t.Any]:
         """This target as the gate's `stack.driver`."""
@@ -53,6 +56,7 @@ class Target:
 
 def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Context) -> tuple[Target | None, list[Finding]]:
     """The target, or None with findings that say why there is none."""
+    settings = _with_lock(settings, (context.lock or {}).get("driver") or {})
     os = matrix.os(host.os, host.arch)
     if not os.supported:
         return None, [_os_unsupported(os, host, context)]
@@ -71,7 +75,20 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     if not wanted:
         return None, [*findings, _only_with_modules(packages)]
     names = tuple(dict.fromkeys([*wanted, *settings.packages_extra]))
-    return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os), findings
+    signed = bool((matrix.rows.get(packages.rule) or {}).get("signed_modules"))
+    return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os, signed), findings
+
+
+def _with_lock(settings: Settings, lock: t.Mapping[str, t.Any]) -> Settings:
+    """The stack lock speaks where the site's own variables name neither branch nor version."""
+    if not lock or settings.branch is not None or settings.version:
+        return settings
+    values: dict[str, t.Any] = {"branch": lock.get("branch"), "version": str(lock.get("version") or "")}
+    if settings.kernel_modules == "auto" and lock.get("kernel_modules") in CHOICES["kernel_modules"]:
+        values["kernel_modules"] = lock["kernel_modules"]
+    if settings.source == "auto" and lock.get("source") in CHOICES["source"]:
+        values["source"] = lock["source"]
+    return dataclasses.replace(settings, **values)
 
 
 def _source(settings: Settings, host: HostDriver, os: OsSupport, matrix: Matrix) -> t.Literal["nvidia", "distribution"]:
@@ -87,9 +104,8 @@ def _source(settings: Settings, host: HostDriver, os: OsSupport, matrix: Matrix)
 def _branch_and_version(
     settings: Settings, host: HostDriver, matrix: Matrix, context: Context, source: str
 ) -> tuple[int | None, str, list[Finding]]:
-    lock = (context.lock or {}).get("driver") or {}
-    version = settings.version or (str(lock.get("version") or "") if settings.branch is None else "")
-    branch = settings.branch or (branch_of(version) if version else None) or lock.get("branch")
+    version = settings.version
+    branch = settings.branch or (branch_of(version) if version else None)
     if branch is None and host.version:
         branch = branch_of(host.version)
     if branch is None and source == "distribution":

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..module_utils._gpu_settings_records import missing, refused
-from ..module_utils._gpu_settings_targets import Device, title
+from ..module_utils._gpu_settings_words import Device, title
 from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._plan_power_words import finding

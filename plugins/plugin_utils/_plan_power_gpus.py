@@ -11,8 +11,9 @@ import typing as t
 from ..module_utils import _paths
 from ..module_utils._gpu_settings_apply import ORDER, current, equal
 from ..module_utils._gpu_settings_records import CLOCKS, clocks_text
-from ..module_utils._gpu_settings_targets import Target, name_of, watts
+from ..module_utils._gpu_settings_targets import Target
 from ..module_utils._gpu_settings_units import GOVERNOR_UNIT
+from ..module_utils._gpu_settings_words import name_of, watts
 from ._contracts import Change, Disruption, Finding
 from ._plan_power_host import Settings
 from ._plan_power_words import finding

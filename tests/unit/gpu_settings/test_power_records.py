@@ -23,7 +23,7 @@ NOW = "2026-11-30T12:00:00+00:00"
 
 
 def target(gpu: dict[str, t.Any], **wanted: t.Any) -> Target:
-    return Target(gpu, wanted, {}, frozenset())
+    return Target(gpu, wanted, frozenset())
 
 
 def test_first_value_of_ecc_is_kept_whatever_comes_later() -> None:

@@ -256,3 +256,13 @@ def test_jmespath_is_asked_for_only_where_it_is_needed(overlay: Load, monkeypatc
     assert "policy.rack_power" in message
     assert "jmespath is missing on the controller" in message
     assert "pip install jmespath" in message
+
+
+def test_warming_never_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "matrix").mkdir()
+    (tmp_path / "matrix" / "broken.yml").write_text("gpus: [")
+    monkeypatch.setattr(_matrix_load, "ROOT", tmp_path)
+    monkeypatch.setattr(_matrix_load, "_cache", {})
+    _matrix_load.warm()
+    with pytest.raises(MatrixError, match=r"broken\.yml: not valid YAML"):
+        load_matrix()

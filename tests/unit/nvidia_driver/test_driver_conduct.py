@@ -239,8 +239,12 @@ def test_host_without_gpu_gets_a_warning_and_no_load() -> None:
     assert "driver.load" not in ids(plan)
 
 
-def test_missing_headers_are_said_beforehand() -> None:
-    assert found(planned(facts({"host": {"kernel": {"headers": []}}}), branch=580), "headers_missing").severity == "warn"
+def test_missing_headers_are_said_beforehand_and_asked_for() -> None:
+    host = facts({"host": {"kernel": {"headers": ["6.1.0-57-amd64"], "next_boot": "6.1.0-58-amd64"}}})
+    plan = planned(host, branch=580)
+    assert found(plan, "headers_missing").subject == "6.1.0-58-amd64"
+    assert plan.details["packages"]["optional"] == ["linux-headers-6.1.0-58-amd64"]
+    assert planned(host, branch=580, install_kernel_modules=False).details["packages"]["optional"] == []
 
 
 def test_check_mode_predicts_what_later_roles_see() -> None:

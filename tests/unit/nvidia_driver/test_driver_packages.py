@@ -150,4 +150,5 @@ def test_lock_decides_where_nothing_is_asked_for() -> None:
         today=datetime.date(2026, 11, 30), lock={"driver": {"branch": 580, "version": "580.105.08", "kernel_modules": "open"}}
     )
     assert planned(facts(), context).details["packages"]["version"] == "580.105.08"
+    assert planned(facts(with_driver()), context).details["packages"]["version"] == "580.105.08"
     assert planned(facts(), context, version="580.159.04").details["packages"]["version"] == "580.159.04"

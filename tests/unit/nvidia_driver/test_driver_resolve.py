@@ -184,6 +184,15 @@ def test_package_with_a_version_of_its_own_is_not_pinned() -> None:
     assert resolved.packages["infiniband-diags"] == "44.0-2"
 
 
+def test_optional_packages_come_along_where_they_are_offered() -> None:
+    source = table("580.105.08")
+    source.offers["linux-headers-6.1.0-57-amd64"] = [("6.1.150-1", DEBIAN)]
+    resolved = resolve(request(optional=("linux-headers-6.1.0-57-amd64", "linux-headers-6.18.0-other")), source, {})
+    assert resolved.install["linux-headers-6.1.0-57-amd64"] == "6.1.150-1"
+    assert [name for name in resolved.packages if name.startswith("linux")] == []
+    assert [spec for spec in resolved.specs if spec.startswith("linux")] == ["linux-headers-6.1.0-57-amd64"]
+
+
 def test_refusal_of_the_package_manager_is_passed_on() -> None:
     source = table("580.105.08")
     source.simulate = lambda specs, downgrade=False: Simulation({}, [], "E: held broken packages")  # type: ignore[method-assign]

@@ -195,13 +195,13 @@ def test_profiles_are_complete(make: Any, profile: str) -> None:
 
 
 def test_a_real_device_at_an_address_of_the_profile_is_never_written_to(make: Any) -> None:
-    """Boot unbinds first, when our own layer is not there yet: what lies at that address then belongs to the machine."""
+    """Boot unbinds first, when our own device is not there yet: what lies at that address then belongs to the machine."""
     sim = make("l4", driver=None)
     (address,) = [d.name for d in (sim.root / "sys/bus/pci/devices").iterdir()]
-    shutil.rmtree(sim.root / "sys/bus/pci/devices")
-    shutil.rmtree(sim.root / "run/simulated-gpu")
-    real = sim.root / "sys/bus/pci/devices" / address
+    shutil.rmtree(sim.root / "sys/bus/pci/devices" / address)
+    real = sim.root / "sys/devices/pci0000:00" / address
     real.mkdir(parents=True)
+    (sim.root / "sys/bus/pci/devices" / address).symlink_to(real)
     (real / "driver").symlink_to("/sys/bus/pci/drivers/virtio-pci")
     (real / "uevent").write_text("DRIVER=virtio-pci\n", encoding="ascii")
     code = "from simulated_gpu import hardware, paths, profile; hardware.bind_driver(profile.Machine(paths.etc('profile.conf')), None)"

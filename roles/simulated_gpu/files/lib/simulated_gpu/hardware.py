@@ -157,10 +157,8 @@ def _infiniband(name: str, pci: Path) -> None:
 def bind_driver(machine: Machine, driver: str | None) -> None:
     """The driver line in uevent and the driver link of each GPU and NVSwitch.
 
-    Only in our own layer: before it is there, an address of the profile may be a real device of this machine.
+    Ours are folders; a link is a device of the machine itself that happens to have an address of the profile.
     """
-    if not mounts.active(PCI):
-        return
     targets = {machine.get(slot, "pci.address"): driver for slot in range(machine.count)}
     targets.update(
         {device["address"]: device.get("driver") if driver else None for device in machine.pci_devices() if device["vendor"] == "0x10de"}
@@ -168,7 +166,7 @@ def bind_driver(machine: Machine, driver: str | None) -> None:
     for address, name in targets.items():
         folder = paths.at(PCI) / address
         link, uevent = folder / "driver", folder / "uevent"
-        if not folder.is_dir():
+        if folder.is_symlink() or not folder.is_dir():
             continue
         if link.is_symlink():
             link.unlink()
