@@ -91,5 +91,5 @@ def test_second_run_asked_for_nothing(action_log: Any) -> None:
 
 
 def test_second_run_started_the_facts_module_alone(action_log: Any) -> None:
-    modules = [action.words for action in action_log("module")]
-    assert len([words for words in modules if "gpufleet" in words or "gpu_info" in words or "cuda" in words]) <= 1
+    ours = ("gpu_info", "host_lock", "cuda_packages", "cuda_runfile", "cuda_environment")
+    assert [action.words for action in action_log("module") if action.words in ours] == ["gpu_info"]
