@@ -114,9 +114,11 @@ def test_interrupted_transaction_is_taken_up_even_if_no_package_looks_broken() -
     assert ids(planned(host)) == ["driver.repair"]
 
 
-def test_runfile_driver_blocks() -> None:
-    host = facts(with_driver("570.86.15"), {"driver": {"installed": {"origin": "runfile"}}})
-    assert found(planned(host, version="580.159.04"), "foreign_runfile").severity == "block"
+@pytest.mark.parametrize(("origin", "how"), [("runfile", "by a .run file"), ("unknown", "without packages")])
+def test_driver_without_packages_is_not_covered_by_them(origin: str, how: str) -> None:
+    host = facts(with_driver("570.86.15", names=()), {"driver": {"installed": {"origin": origin}}})
+    assert f"was installed {how}" in found(planned(host, version="580.159.04"), "foreign_install").message
+    assert ids(planned(host, version="570.86.15")) == []
 
 
 def test_mirror_base_gets_the_folder_of_the_system() -> None:
