@@ -167,7 +167,7 @@ try:
 except p.NVMLError as e:
     out = [e.value]
 import subprocess, sys
-subprocess.run([sys.executable, {str(FILES / "bin/simulated-gpu")!r}, "set", "xid", "79", "--gpu", "0"], check=True, stdout=-3)
+subprocess.run([{str(FILES / "bin/simulated-gpu")!r}, "set", "xid", "79", "--gpu", "0"], check=True, stdout=-3)
 e = p.nvmlEventSetWait_v2(s, 2000)
 out += [e.eventType, e.eventData]
 """
