@@ -34,6 +34,7 @@ warm()
 GATES: dict[str, frozenset[str] | None] = {
     "host": None,
     "driver": frozenset({"os", "gpu", "driver", "fabric", "matrix", "policy"}),
+    "cuda": frozenset({"cuda", "cudnn", "nccl", "matrix", "policy"}),
     "power": frozenset({"power", "matrix", "policy"}),
 }
 

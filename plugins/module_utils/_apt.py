@@ -30,6 +30,7 @@ UPDATE_WAITS = (5, 10, 15, 30, 60)
 
 _INST = re.compile(r"^Inst (\S+) (?:\[(\S+)\] )?\((\S+)", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
+_DEPENDS = re.compile(r"\s*([a-z0-9][a-z0-9+.-]*)(?::\w+)?(?:\s*\((?:>=|=)\s*([^)]+)\))?")
 _CAUSES = (
     ("locked", re.compile(r"Could not get lock|Unable to lock|is held by process|frontend lock")),
     ("disk_full", re.compile(r"No space left on device|don't have enough free space")),
@@ -78,7 +79,14 @@ class Apt:
 
     def depends(self, specs: t.Mapping[str, str]) -> dict[str, list[list[str]]]:
         """name → its dependencies in that version, each a list of alternatives (names)."""
-        out: dict[str, list[list[str]]] = {}
+        return {name: [[one for one, _bound in group] for group in groups] for name, groups in self._dependencies(specs).items()}
+
+    def lower_bounds(self, specs: t.Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """name → {dependency: lowest version that it accepts, '' for any}; of alternatives the first."""
+        return {name: {group[0][0]: group[0][1] for group in groups} for name, groups in self._dependencies(specs).items()}
+
+    def _dependencies(self, specs: t.Mapping[str, str]) -> dict[str, list[list[tuple[str, str]]]]:
+        out: dict[str, list[list[tuple[str, str]]]] = {}
         if not specs:
             return out
         result = run(["apt-cache", "show", *(f"{name}={version}" for name, version in sorted(specs.items()))], timeout=60, env=ENVIRONMENT)
@@ -86,7 +94,7 @@ class Apt:
             fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[0] != " ")
             groups = [group for key in ("Pre-Depends", "Depends") for group in fields.get(key, "").split(",") if group.strip()]
             if fields.get("Package"):
-                out[fields["Package"]] = [[name.split("(")[0].split(":")[0].strip() for name in group.split("|")] for group in groups]
+                out[fields["Package"]] = [[_dependency(one) for one in group.split("|")] for group in groups]
         return out
 
     def installed(self) -> dict[str, tuple[str, str]]:
@@ -141,6 +149,10 @@ class Apt:
         self._checked(result, f"removal of {' '.join(names)}")
         return Simulation({}, _REMV.findall(result.out), "")
 
+    def removable(self) -> list[str]:
+        """Packages that came as dependencies and that nothing needs any more."""
+        return _REMV.findall(run(["apt-get", "-s", "autoremove"], timeout=60, env=ENVIRONMENT).out)
+
     def configure(self) -> str:
         """Finish an interrupted transaction; empty, or what still fails."""
         result = run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], timeout=self.timeout, env=ENVIRONMENT)
@@ -168,6 +180,12 @@ def _unmet(text: str) -> str:
     _head, found, rest = text.partition("The following packages have unmet dependencies:")
     lines = [" ".join(line.split()) for line in rest.splitlines() if line.startswith(" ")]
     return "; ".join(lines[:8]) + ". " if found and lines else ""
+
+
+def _dependency(text: str) -> tuple[str, str]:
+    """name (>= 1.2) → name and lowest version."""
+    found = _DEPENDS.match(text)
+    return (found[1], found[2] or "") if found else (text.strip(), "")
 
 
 def _tail(result: Result) -> str:

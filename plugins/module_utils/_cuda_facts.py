@@ -31,6 +31,7 @@ def read_cuda(reader: Reader, packages: Packages) -> dict[str, t.Any]:
     ]
     return {
         "toolkits": _toolkits(reader, installed, folders),
+        "link": read_link(reader),
         "compat": _compat(reader, folders),
         "cudnn": _libraries(names, installed, _CUDNN, _CUDNN_FILE),
         "nccl": _libraries(names, installed, _NCCL, _NCCL_FILE),
@@ -48,27 +49,57 @@ def _toolkits(reader: Reader, installed: t.Mapping[str, str], folders: list[str]
     default = os.path.realpath(reader.fs("/usr/local/cuda"))
     found = []
     for folder in folders:
-        version = _version(reader, folder)
+        described = _described(reader, folder)
+        version = _version(reader, folder, described)
         if not version:
             continue
         suffix = "-".join(version.split(".")[:2])
         packaged = any(name.startswith(("cuda-toolkit-", "cuda-nvcc-", "cuda-cudart-")) and name.endswith(suffix) for name in installed)
         origin = "package" if packaged else "runfile"
-        found.append({"version": version, "path": reader.shown(folder), "origin": origin, "default": os.path.realpath(folder) == default})
+        nvcc = described.get("cuda_nvcc") if os.path.exists(f"{folder}/bin/nvcc") else None
+        found.append(
+            {
+                "version": version,
+                "path": reader.shown(folder),
+                "origin": origin,
+                "default": os.path.realpath(folder) == default,
+                "nvcc": nvcc or ("" if os.path.exists(f"{folder}/bin/nvcc") else None),
+            }
+        )
     if "nvidia-cuda-toolkit" in installed:  # Debian's own, spread over /usr
         version = upstream(installed["nvidia-cuda-toolkit"])
-        found.append({"version": version, "path": "/usr/lib/nvidia-cuda-toolkit", "origin": "package", "default": not found})
+        found.append({"version": version, "path": "/usr/lib/nvidia-cuda-toolkit", "origin": "package", "default": not found, "nvcc": ""})
     return found
 
 
-def _version(reader: Reader, folder: str) -> t.Optional[str]:
+def _described(reader: Reader, folder: str) -> dict[str, str]:
+    """Part → version, as the toolkit's own version.json says."""
     try:
-        described = json.loads(reader.text(f"{folder}/version.json") or "{}")
-        version = described.get("cuda", {}).get("version")
+        parts = json.loads(reader.text(f"{folder}/version.json") or "{}")
+        return {name: str(part["version"]) for name, part in parts.items() if isinstance(part, dict) and part.get("version")}
     except (ValueError, AttributeError):
-        version = None
-    if version:
-        return str(version)
+        return {}
+
+
+def read_link(reader: Reader) -> dict[str, t.Any]:
+    """/usr/local/cuda: a link of the alternatives system (auto, manual), a plain one, a folder of its own, or absent."""
+    path = reader.fs("/usr/local/cuda")
+    target = reader.shown(os.path.realpath(path)) if os.path.lexists(path) else None
+    mode = "absent" if target is None else "plain" if os.path.islink(path) else "folder"
+    offered: list[str] = []
+    for file in ("/var/lib/dpkg/alternatives/cuda", "/var/lib/alternatives/cuda"):
+        lines = (reader.text(reader.fs(file)) or "").split("\n")
+        if len(lines) > 3 and lines[0] in ("auto", "manual"):
+            blank = lines.index("", 1) if "" in lines[1:] else len(lines)
+            offered = [line for line in lines[blank + 1 :: 2 + (blank - 2) // 2] if line.startswith("/")]
+            if mode == "plain" and os.readlink(path) == "/etc/alternatives/cuda":
+                mode = lines[0]
+    return {"mode": mode, "target": target, "alternatives": offered}
+
+
+def _version(reader: Reader, folder: str, described: t.Mapping[str, str]) -> t.Optional[str]:
+    if described.get("cuda"):
+        return described["cuda"]
     found = re.search(r"CUDA Version (\d+\.\d+(?:\.\d+)?)", reader.text(f"{folder}/version.txt") or "")
     if found:
         return found.group(1)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One package transaction of the driver set, from resolution to record. Private to the collection.
+"""One package transaction of a set (the driver's, or CUDA's), from resolution to record. Private to the collection.
 
 Before anything is changed: everything resolves, nothing outside the set goes, no foreign hold moves, all files are downloaded.
 What is about to be done is recorded first, so that the next run knows an interrupted transaction as ours and finishes it.
@@ -15,7 +15,7 @@ import typing as t
 
 from ._apt import Apt, PackageError
 from ._driver_record import read_record, update_record
-from ._driver_resolve import Request, Resolved, resolve
+from ._driver_resolve import Resolved, resolve
 from ._files import read_text, remove, write_text
 from ._package_sets import set_of
 
@@ -33,44 +33,70 @@ class Done(t.NamedTuple):
     after: dict[str, str]
 
 
-def change_packages(apt: Apt, request: Request, source: str, hold: bool, check: bool) -> Done:
-    """Make the set what `request` asks for, in one transaction."""
-    record = read_record()
+class Ask(t.Protocol):
+    """What is asked for; its fields are the component's own."""
+
+    @property
+    def downgrade(self) -> bool: ...
+
+    def is_member(self, name: str) -> bool: ...
+
+
+class Ground(t.NamedTuple):
+    """A component's own rules for its transactions."""
+
+    title: str
+    owns: t.Callable[[str], bool]
+    """Whether a package that nobody asked for may go with the set."""
+    resolve: t.Callable[..., Resolved]
+    read: t.Callable[[], dict[str, t.Any]]
+    update: t.Callable[[t.Mapping[str, t.Any]], bool]
+
+
+def driver_ground() -> Ground:
+    return Ground("the driver", lambda name: set_of(name) == "driver", resolve, read_record, update_record)
+
+
+def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool, ground: t.Optional[Ground] = None) -> Done:
+    """Make the set what `request` asks for, in one transaction; the driver's unless said otherwise."""
+    ground = ground or driver_ground()
+    record = ground.read()
     ours = {*record["packages"], *(record.get("pending") or {})}
     if not check:
         heal(apt, ours)
-    resolved = _resolved(apt, request, check)
+    resolved = _resolved(apt, request, check, ground)
     before = {name: version for name, (version, _status) in apt.installed().items() if request.is_member(name)}
-    _refuse(apt, request, resolved, ours, set(record["holds"]))
+    _refuse(apt, request, resolved, ours, set(record["holds"]), ground)
     moves = bool(resolved.install or resolved.remove)
     if check:
         return Done(moves, resolved.version, before, {**before, **resolved.packages})
     if moves:
         _download(apt, request, resolved)
         # New packages are new evidence: reboots for the old ones are forgotten.
-        update_record({"pending": resolved.packages, "rebooted_for": None})
+        ground.update({"pending": resolved.packages, "rebooted_for": None})
         with services_left_alone():
             apt.install(resolved.specs, request.downgrade)
         _verify(apt, resolved)
     holds = _hold(apt, hold, set(resolved.packages), set(record["holds"]))
     previous = {"packages": record["packages"] or before, "source": record.get("source")} if moves and before else record.get("previous")
-    recorded = update_record(
+    recorded = ground.update(
         {"packages": resolved.packages, "holds": sorted(holds), "previous": previous, "source": source, "pending": None}
     )
     return Done(moves or recorded, resolved.version, before, resolved.packages)
 
 
-def remove_packages(apt: Apt, names: t.Sequence[str], check: bool) -> Done:
+def remove_packages(apt: Apt, names: t.Sequence[str], check: bool, ground: t.Optional[Ground] = None) -> Done:
     """Purge packages of ours and forget them. Dependencies that came with them are left to `apt-get autoremove`."""
-    record = read_record()
+    ground = ground or driver_ground()
+    record = ground.read()
     installed = apt.installed()
     present = [name for name in names if name in installed]
     before = {name: installed[name][0] for name in present}
     if present:
         going = apt.remove(present, simulate=True).remove
-        others = sorted(name for name in going if name not in present and set_of(name) != "driver")
+        others = sorted(name for name in going if name not in present and not ground.owns(name))
         if others:
-            raise PackageError("would_remove", f"removing the driver would also remove {', '.join(others)}")
+            raise PackageError("would_remove", f"removing {ground.title} would also remove {', '.join(others)}")
         if not check:
             heal(apt, set(names))
             with services_left_alone():
@@ -78,7 +104,7 @@ def remove_packages(apt: Apt, names: t.Sequence[str], check: bool) -> Done:
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
         apt.set_holds(remove=held)
-        update_record({"packages": {}, "holds": [], "pending": None, "rebooted_for": None, "previous": None, "source": None})
+        ground.update({"packages": {}, "holds": [], "pending": None, "rebooted_for": None, "previous": None, "source": None})
     return Done(bool(present or held), "", before, {})
 
 
@@ -120,11 +146,11 @@ def services_left_alone() -> t.Iterator[None]:
             os.unlink(POLICY)
 
 
-def _resolved(apt: Apt, request: Request, check: bool) -> Resolved:
+def _resolved(apt: Apt, request: Ask, check: bool, ground: Ground) -> Resolved:
     """With the package lists as they are; only where they do not do, with new ones."""
 
     def attempt() -> Resolved:
-        return resolve(request, apt, apt.installed())
+        return ground.resolve(request, apt, apt.installed())
 
     try:
         return attempt()
@@ -135,7 +161,7 @@ def _resolved(apt: Apt, request: Request, check: bool) -> Resolved:
     return attempt()
 
 
-def _download(apt: Apt, request: Request, resolved: Resolved) -> None:
+def _download(apt: Apt, request: Ask, resolved: Resolved) -> None:
     """Package lists may name a release that was withdrawn since: new lists, once."""
     try:
         apt.download(resolved.specs, request.downgrade)
@@ -146,10 +172,10 @@ def _download(apt: Apt, request: Request, resolved: Resolved) -> None:
         apt.download(resolved.specs, request.downgrade)
 
 
-def _refuse(apt: Apt, request: Request, resolved: Resolved, ours: set[str], own_holds: set[str]) -> None:
-    others = sorted(name for name in resolved.remove if not request.is_member(name) and name not in ours and set_of(name) != "driver")
+def _refuse(apt: Apt, request: Ask, resolved: Resolved, ours: set[str], own_holds: set[str], ground: Ground) -> None:
+    others = sorted(name for name in resolved.remove if not request.is_member(name) and name not in ours and not ground.owns(name))
     if others:
-        raise PackageError("would_remove", f"the transaction would remove {', '.join(others)}, which do not belong to the driver")
+        raise PackageError("would_remove", f"the transaction would remove {', '.join(others)}, which do not belong to {ground.title}")
     held = sorted((apt.holds() - own_holds) & {*resolved.install, *resolved.remove})
     if held:
         raise PackageError("foreign_hold", f"the transaction would move {', '.join(held)}, which someone else holds")

@@ -19,6 +19,12 @@ GPU_SETTINGS = ETC_DIR + "/gpu_settings.json"
 GPU_SETTINGS_RECORDED = VAR_DIR + "/gpu_settings.json"
 REBOOT_REQUIRED = VAR_DIR + "/reboot_required.json"
 DRIVER_RECORD = VAR_DIR + "/driver.json"
+CUDA_RECORD = VAR_DIR + "/cuda.json"
+
+CUDA_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"
+CUDA_LD = "/etc/ld.so.conf.d/gpufleet-cuda.conf"
+CUDA_COMPAT_LD = "/etc/ld.so.conf.d/00-gpufleet-cuda-compat.conf"
+"""Read first, so that libcuda of a compat package comes before the driver's."""
 
 GPU_CLOCKS = RUN_DIR + "/gpu_clocks.json"
 GOVERNOR_STATE = RUN_DIR + "/power_governor.json"
@@ -32,9 +38,12 @@ OWNED_FILES: tuple[str, ...] = (
     "/etc/apt/keyrings/gpufleet-nvidia.asc",
     "/etc/apt/preferences.d/gpufleet-nvidia",
     "/etc/apt/sources.list.d/gpufleet-nvidia.sources",
+    CUDA_COMPAT_LD,
+    CUDA_LD,
     "/etc/modprobe.d/gpufleet-nvidia.conf",
     "/etc/modprobe.d/gpufleet-nouveau.conf",
     "/etc/modules-load.d/gpufleet-nvidia.conf",
+    CUDA_PROFILE,
     "/etc/systemd/system/gpufleet-gpu-settings.service",
     "/etc/systemd/system/gpufleet-power-governor.service",
     "/etc/yum.repos.d/gpufleet-nvidia.repo",

@@ -27,8 +27,9 @@ def rules(case: Case) -> t.Iterator[Finding]:
         yield from driver_relation(case, version, f"CUDA {version}", row)
         for group in case.groups:
             yield from _architecture(case, version, group)
-        if case.toolkits_asked:
+        if case.toolkits_asked and version not in ((case.stack.get("cuda") or {}).get("runfiles") or ()):
             yield from _repository(case, version)
+        if case.toolkits_asked:
             yield from _advisory(case, version)
 
 

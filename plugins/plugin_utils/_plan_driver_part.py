@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One part of a driver plan, and short ways to state a finding or a change of component `driver`.
+"""One part of a plan, and short ways to state a finding or a change of its component (`driver` unless said otherwise).
 
 Private to the collection, pure.
 """
@@ -23,9 +23,11 @@ class Part:
     changes: list[Change] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     details: dict[str, t.Any] = field(default_factory=dict)
+    component: str = "driver"
+    source: str = SOURCE
 
     def change(self, name: str, subject: str, before: t.Any, after: t.Any, message: str, disruption: Disruption = "none") -> None:
-        self.changes.append(Change(f"driver.{name}", "driver", subject, before, after, message, disruption))
+        self.changes.append(Change(f"{self.component}.{name}", self.component, subject, before, after, message, disruption))
 
     def find(
         self,
@@ -38,18 +40,20 @@ class Part:
         fix: str,
         subject: str | None = None,
         nearest: str | None = None,
+        about: str | None = None,
     ) -> None:
+        component = about or self.component
         self.findings.append(
             Finding(
-                id=f"driver.{name}",
+                id=f"{component}.{name}",
                 severity=severity,
-                component="driver",
+                component=component,
                 subject=subject,
                 found=found,
                 needed=needed,
                 nearest=nearest,
                 message=message,
                 fix=fix,
-                source=SOURCE,
+                source=self.source,
             )
         )

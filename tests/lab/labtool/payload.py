@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .deb import Content
 from .settings import CHECKOUT, LabError
@@ -67,6 +67,15 @@ def _newer_than_hosts() -> bool:
     return tuple(int(part) for part in version.split(".") if part.isdigit()) > (2, 36)
 
 
+def literal(files: dict[str, Any]) -> dict[str, Content]:
+    """Contents that are written out: text, (text, mode), or "-> TARGET" for a link."""
+    found = {}
+    for path, given in files.items():
+        text, mode = given if isinstance(given, tuple) else (given, 0o644)
+        found[path] = Content(link=text[3:]) if text.startswith("-> ") else Content(text.encode(), mode)
+    return found
+
+
 class Payloads:
     """Makes the contents of a package from the words of its `payload:` list."""
 
@@ -90,7 +99,6 @@ class Payloads:
             "pin_version": lambda u, b: self._pin(f"nvidia-driver-pinning-{u}", f"{u}-*"),
             "fabricmanager": lambda u, b: self._service("nvidia-fabricmanager", "nv-fabricmanager", "NVIDIA fabric manager service", u),
             "imex": lambda u, b: self._service("nvidia-imex", "nvidia-imex", "NVIDIA IMEX service", u),
-            "cuda_toolkit": self._cuda_toolkit,
             "ctk": self._ctk,
         }
 
@@ -133,13 +141,6 @@ class Payloads:
         script = f"#!/bin/sh\n[ \"$1\" = --version ] && echo '{description} version is : {upstream}' && exit 0\nexec sleep infinity\n"
         text = SERVICE_UNIT.format(description=description, command=f"/usr/bin/{program}")
         return {f"usr/bin/{program}": Content(script.encode(), 0o755), f"usr/lib/systemd/system/{unit}.service": Content(text.encode())}
-
-    @staticmethod
-    def _cuda_toolkit(upstream: str, branch: str) -> dict[str, Content]:
-        version = upstream.split("-")[0]
-        root = f"usr/local/cuda-{'.'.join(version.split('.')[:2])}"
-        facts = {"cuda": {"name": "CUDA SDK", "version": version}}
-        return {f"{root}/version.json": Content(json.dumps(facts, indent=3).encode() + b"\n")}
 
     @staticmethod
     def _ctk(upstream: str, branch: str) -> dict[str, Content]:

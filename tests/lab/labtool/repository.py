@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import deb
+from . import cuda, deb
 from .deb import Content, Package
-from .payload import ROLE_FILES, Payloads
+from .payload import ROLE_FILES, Payloads, literal
 from .settings import LAB_DIR, LabError, Settings
 
 DESCRIPTION = LAB_DIR / "repo/nvidia.yml"
@@ -22,7 +22,7 @@ RELATIONS = ("depends", "recommends", "conflicts", "replaces", "provides")
 
 def _inputs() -> list[Path]:
     sources = [path for path in ROLE_FILES.rglob("*") if path.is_file() and path.suffix in {".c", ".h", ".sh", ""}]
-    return [DESCRIPTION, *(LAB_DIR / "labtool" / name for name in ("deb.py", "payload.py", "repository.py")), *sorted(sources)]
+    return [DESCRIPTION, *(LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py")), *sorted(sources)]
 
 
 def fingerprint() -> str:
@@ -61,6 +61,7 @@ def load() -> dict[str, Any]:
 
     with DESCRIPTION.open() as handle:
         found: dict[str, Any] = yaml.safe_load(handle)
+    found["sets"]["cuda"]["packages"] += cuda.entries(found["cuda_toolkits"])
     return found
 
 
@@ -80,6 +81,7 @@ def _build(out: Path, cache: Path) -> None:
             folder = out / repository["path"]
             deb.write_repository(folder, packages, repository["release"], sign)
             (folder / repository["key_file"]).resolve().write_bytes(armoured)
+        cuda.write_runfiles(out / "compute/cuda", [toolkit for toolkit in description["cuda_toolkits"] if "runfile" in toolkit])
     finally:
         subprocess.run(["gpgconf", "--homedir", str(gnupg), "--kill", "all"], capture_output=True, timeout=30)
 
@@ -163,7 +165,8 @@ def _package(
     fields.update({name.capitalize(): ", ".join(entry.get(name, [])).format(**words) for name in RELATIONS})
     fields["Description"] = "stand-in of the test lab, not NVIDIA's package"
     payload = entry.get("payload", [])
-    return Package({k: v for k, v in fields.items() if v}, payloads.files(payload, upstream or version, branch), payloads.scripts(payload))
+    files = {**payloads.files(payload, upstream or version, branch), **literal(entry.get("files", {}))}
+    return Package({k: v for k, v in fields.items() if v}, files, {**payloads.scripts(payload), **entry.get("scripts", {})})
 
 
 def _keyring(description: dict[str, Any], repository: dict[str, Any], key: bytes) -> Package:

@@ -37,16 +37,17 @@ def test_toolkits(host: Any) -> None:
     host.dpkg("cuda-toolkit-12-4 12.4.1-1", "cuda-compat-12-9 575.57.08-1")
     found = _cuda(host)
     assert found["toolkits"] == [
-        {"version": "10.2.89", "path": "/usr/local/cuda-10.2", "origin": "runfile", "default": False},
-        {"version": "12.4.1", "path": "/usr/local/cuda-12.4", "origin": "package", "default": True},
-        {"version": "13.0", "path": "/usr/local/cuda-13.0", "origin": "runfile", "default": False},
+        {"version": "10.2.89", "path": "/usr/local/cuda-10.2", "origin": "runfile", "default": False, "nvcc": None},
+        {"version": "12.4.1", "path": "/usr/local/cuda-12.4", "origin": "package", "default": True, "nvcc": None},
+        {"version": "13.0", "path": "/usr/local/cuda-13.0", "origin": "runfile", "default": False, "nvcc": ""},
     ]
     assert found["compat"] == [{"version": "575.57.08", "path": "/usr/local/cuda-12.9/compat"}]
 
 
 def test_debians_own_toolkit(host: Any) -> None:
     host.dpkg("nvidia-cuda-toolkit 11.8.89~11.8.0-5~deb12u1")
-    assert _cuda(host)["toolkits"] == [{"version": "11.8.89", "path": "/usr/lib/nvidia-cuda-toolkit", "origin": "package", "default": True}]
+    toolkit = {"version": "11.8.89", "path": "/usr/lib/nvidia-cuda-toolkit", "origin": "package", "default": True, "nvcc": ""}
+    assert _cuda(host)["toolkits"] == [toolkit]
 
 
 def test_a_broken_version_file_is_no_toolkit(host: Any) -> None:

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A toolkit from NVIDIA's runfile, and back out again. Private to the collection.
+
+An installer tells nobody what it puts where. So the places that it writes to are listed before and after: what is new is its work, is
+recorded, and is what removal takes away. An interrupted installation leaves the list from before in the record; the next one starts there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import typing as t
+
+from ._cuda_record import read_record, update_record
+from ._errors import HostError
+from ._subprocess import run
+
+ARGUMENTS = ("--silent", "--toolkit")
+"""The toolkit alone: no driver, no samples, no questions."""
+PLACES = (
+    "/usr/local",
+    "/etc/ld.so.conf.d",
+    "/etc/profile.d",
+    "/opt",
+    "/opt/nvidia",
+    "/opt/nvidia/nsight-compute",
+    "/opt/nvidia/nsight-systems",
+    "/usr/lib/pkgconfig",
+    "/usr/lib64/pkgconfig",
+    "/usr/share/pkgconfig",
+    "/usr/share/applications",
+)
+LINKS = ("/usr/local/cuda",)
+"""Of the alternatives system, not of one toolkit."""
+LOG = "/var/log/cuda-installer.log"
+_FOLDER = re.compile(r"/usr/local/cuda-\d+\.\d+$")
+_CHUNK = 1 << 20
+_SPACE = 3
+"""Times the file's size that must be free below /usr/local: the toolkit unpacked, and the installer's own copy."""
+
+
+class RunfileError(HostError):
+    """Why a runfile was not installed; `reason` is a stable word."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def fetch(source: t.BinaryIO, size: t.Optional[int], path: str, sha256: str) -> None:
+    """Copy to `path`, and keep it only if the checksum is right."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    free = shutil.disk_usage(os.path.dirname(path)).free
+    if size and free < size * _SPACE:
+        raise RunfileError("disk_full", f"{free >> 20} MiB are free, the runfile of {size >> 20} MiB needs {_SPACE} times its size")
+    digest = hashlib.sha256()
+    try:
+        with open(path, "wb") as target:
+            for chunk in iter(lambda: source.read(_CHUNK), b""):
+                digest.update(chunk)
+                target.write(chunk)
+        if digest.hexdigest() != sha256.lower():
+            raise RunfileError("checksum", f"the runfile has SHA-256 {digest.hexdigest()}, expected {sha256.lower()}; it was not run")
+    except BaseException:
+        discard(path)
+        raise
+
+
+def discard(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def install(path: str, version: str, folder: str, sha256: str, timeout: float) -> None:
+    """Run the installer, and record what it put where."""
+    pending = read_record().get("runfile_pending") or {}
+    before = pending["before"] if pending.get("version") == version else listing(folder)
+    _take_away(_new_since(before, folder))  # ours, half done; nothing on a first try
+    taken = [path for path in listing(folder).get(folder, ()) if not _packaged(path)]
+    if taken:
+        raise RunfileError("folder_taken", f"{folder} holds {os.path.basename(taken[0])}, which was not put there by this role")
+    update_record({"runfile_pending": {"version": version, "before": before}})
+    result = run(["sh", path, *ARGUMENTS], timeout=timeout)
+    if not result.success or not os.path.isdir(folder):
+        _take_away(_new_since(before, folder))
+        update_record({"runfile_pending": None})
+        why = f"rc {result.rc}" if result.state == "ok" else result.state
+        words = _last_words(result.out + result.err)
+        raise RunfileError("installer_failed", f"the runfile ended with {why}; what it wrote was removed. {words}")
+    paths = _new_since(before, folder)
+    runfiles = {**(read_record().get("runfiles") or {}), version: {"sha256": sha256.lower(), "paths": paths}}
+    update_record({"runfiles": runfiles, "runfile_pending": None})
+
+
+def uninstall(version: str) -> bool:
+    """Remove what the installer of this version put there; whether there was anything."""
+    runfiles = dict(read_record().get("runfiles") or {})
+    entry = runfiles.pop(version, None)
+    if entry is None:
+        return False
+    shared = {path for other in runfiles.values() for path in other["paths"]}
+    _take_away([path for path in entry["paths"] if path not in shared])
+    update_record({"runfiles": runfiles or None})
+    return True
+
+
+def listing(folder: str) -> dict[str, list[str]]:
+    """Place → full paths of what is in it. A toolkit's folder may be there before it: cuda-compat lives in it."""
+    out = {}
+    for place in (*PLACES, folder):
+        with contextlib.suppress(OSError):
+            out[place] = sorted(f"{place}/{name}" for name in os.listdir(place))
+    return out
+
+
+def _new_since(before: t.Mapping[str, t.Sequence[str]], folder: str) -> list[str]:
+    """New entries that no package brought, without those below another new one."""
+    known = {path for paths in before.values() for path in paths}
+    new = sorted(path for paths in listing(folder).values() for path in paths if path not in known and path not in LINKS)
+    new = [path for path in new if not _packaged(path)]
+    return [path for path in new if not any(path.startswith(other + "/") for other in new)]
+
+
+def _packaged(path: str) -> bool:
+    """Whether a package brought it: after an interruption packages may have come in between."""
+    return run(["dpkg-query", "-S", path]).success or run(["rpm", "-qf", path]).success
+
+
+def _take_away(paths: t.Iterable[str]) -> None:
+    for path in paths:
+        parent = os.path.dirname(path)
+        if parent not in PLACES and not _FOLDER.match(parent):  # a record that was tampered with must not name anything else
+            continue
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            discard(path)
+        if _FOLDER.match(parent):
+            with contextlib.suppress(OSError):
+                os.rmdir(parent)  # when the last is gone
+
+
+def _last_words(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    with contextlib.suppress(OSError), open(LOG, encoding="utf-8", errors="replace") as log:
+        lines += [line.strip() for line in log if "ERROR" in line.upper()][-3:]
+    return " / ".join(lines[-5:])

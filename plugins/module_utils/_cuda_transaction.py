@@ -1,0 +1,42 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CUDA's packages in one transaction, and what came along with them. Private to the collection."""
+
+from __future__ import annotations
+
+from ._apt import Apt
+from ._cuda_record import read_record, update_record
+from ._cuda_resolve import CudaRequest, needed_by_others, resolve_cuda
+from ._driver_transaction import Done, Ground, change_packages, remove_packages
+
+GROUND = Ground("CUDA", lambda name: False, resolve_cuda, read_record, update_record)
+"""Nobody else's package may go, be it of CUDA by name: it was not put there by us."""
+
+
+def change(apt: Apt, request: CudaRequest, hold: bool, check: bool) -> Done:
+    """Make the packages what is asked for, and note dependencies that were not there before."""
+    before = set(apt.installed())
+    recorded = read_record()
+    ours = frozenset({*recorded["packages"], *(recorded.get("pending") or {})})
+    done = change_packages(apt, request._replace(recorded=ours), "nvidia", hold, check, GROUND)
+    if check:
+        return done
+    now = set(apt.installed())
+    brought = sorted((set(recorded.get("brought") or ()) & now) | (now - before - set(done.after)))
+    return done._replace(changed=update_record({"brought": brought or None}) or done.changed)
+
+
+def remove(apt: Apt, check: bool) -> Done:
+    """Purge all that we put there, and dependencies of it that nothing else needs."""
+    record = read_record()
+    ours = {*record["packages"], *(record.get("pending") or {})}
+    stay = needed_by_others(ours, apt.installed(), apt)
+    done = remove_packages(apt, sorted(ours - stay), check, GROUND)
+    if check:
+        return done
+    free = sorted(set(record.get("brought") or ()) & set(apt.removable()))
+    if free and set(apt.remove(free, simulate=True).remove) <= set(free):
+        apt.remove(free)
+    update_record({"brought": None})
+    return done

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A runfile is verified before it is run, and what it put there is found by what is new."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.inference.plugins.module_utils import _cuda_record, _cuda_runfile
+from ansible_collections.gpufleet.inference.plugins.module_utils._cuda_runfile import RunfileError, fetch, install, uninstall
+
+INSTALLER = """#!/bin/sh
+[ "$*" = "--silent --toolkit" ] || exit 3
+mkdir -p {root}/cuda-13.0/bin; touch {root}/cuda-13.0/bin/nvcc {loader}/cuda-13-0.conf
+"""
+
+
+class Host:
+    """The places of a host, below a folder of the test."""
+
+    def __init__(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.local, self.loader, self.runfile = tmp / "usr-local", tmp / "ld.so.conf.d", tmp / "cuda.run"
+        for folder in (self.local, self.loader):
+            folder.mkdir()
+        self.folder = self.local / "cuda-13.0"
+        (self.local / "somebodys").write_text("x")
+        self.packaged: set[str] = set()
+        monkeypatch.setattr(_cuda_runfile, "PLACES", (str(self.local), str(self.loader)))
+        monkeypatch.setattr(_cuda_runfile, "_FOLDER", re.compile(str(self.local) + r"/cuda-\d+\.\d+$"))
+        monkeypatch.setattr(_cuda_runfile, "_packaged", lambda path: path in self.packaged)
+        monkeypatch.setattr(_cuda_record, "CUDA_RECORD", str(tmp / "cuda.json"))
+
+    def write(self, text: str = INSTALLER) -> None:
+        self.runfile.write_text(text.format(root=self.local, loader=self.loader))
+
+    def install(self) -> None:
+        install(str(self.runfile), "13.0.2", str(self.folder), "a" * 64, 20)
+
+    def tree(self) -> list[str]:
+        return sorted(str(path.relative_to(self.local.parent)) for root in (self.local, self.loader) for path in root.rglob("*"))
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def test_in_and_out_again_leaves_the_host_as_it_was(host: Host) -> None:
+    before = host.tree()
+    host.write()
+    host.install()
+    entry = _cuda_record.read_record()["runfiles"]["13.0.2"]
+    assert entry["paths"] == [str(host.loader / "cuda-13-0.conf"), str(host.folder)]
+    assert "runfile_pending" not in _cuda_record.read_record()
+    assert uninstall("13.0.2")
+    assert host.tree() == before
+    assert not uninstall("13.0.2")
+
+
+def test_a_failed_installer_leaves_no_trace(host: Host) -> None:
+    before = host.tree()
+    host.write(INSTALLER + "echo no space; exit 1\n")
+    with pytest.raises(RunfileError, match=r"rc 1.*no space") as caught:
+        host.install()
+    assert caught.value.reason == "installer_failed"
+    assert host.tree() == before
+
+
+def test_after_an_interruption_it_begins_anew_from_what_was_there_before(host: Host) -> None:
+    before = _cuda_runfile.listing(str(host.folder))
+    tree = host.tree()
+    _cuda_record.update_record({"runfile_pending": {"version": "13.0.2", "before": before}})
+    host.folder.mkdir()
+    (host.folder / "half").write_text("x")
+    (host.loader / "cuda-13-0.conf").write_text("x")
+    host.write()
+    host.install()
+    assert not (host.folder / "half").exists()
+    uninstall("13.0.2")
+    assert host.tree() == tree
+
+
+def test_a_folder_of_somebody_else_is_not_written_over(host: Host) -> None:
+    host.folder.mkdir()
+    (host.folder / "bin").mkdir()
+    host.write()
+    with pytest.raises(RunfileError, match="not put there by this role") as caught:
+        host.install()
+    assert caught.value.reason == "folder_taken"
+    assert host.tree() == ["usr-local/cuda-13.0", "usr-local/cuda-13.0/bin", "usr-local/somebodys"]
+
+
+def test_cuda_compat_may_live_in_the_folder_already(host: Host) -> None:
+    (host.folder / "compat").mkdir(parents=True)
+    host.packaged = {str(host.folder), str(host.folder / "compat")}
+    host.write()
+    host.install()
+    uninstall("13.0.2")
+    assert host.tree() == ["usr-local/cuda-13.0", "usr-local/cuda-13.0/compat", "usr-local/somebodys"]
+
+
+def test_a_record_that_names_other_places_removes_nothing_there(host: Host, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    _cuda_record.update_record({"runfiles": {"13.0.2": {"sha256": "", "paths": [str(victim)]}}})
+    uninstall("13.0.2")
+    assert victim.exists()
+
+
+def test_only_what_has_the_right_checksum_stays_on_disk(tmp_path: Path) -> None:
+    path, content = tmp_path / "runfiles/cuda.run", b"installer"
+    with pytest.raises(RunfileError, match="it was not run") as caught:
+        fetch(io.BytesIO(content), None, str(path), "0" * 64)
+    assert caught.value.reason == "checksum"
+    assert not path.exists()
+    fetch(io.BytesIO(content), len(content), str(path), hashlib.sha256(content).hexdigest().upper())
+    assert path.read_bytes() == content
+
+
+def test_a_full_disk_is_found_before_the_download(tmp_path: Path) -> None:
+    with pytest.raises(RunfileError, match="MiB are free") as caught:
+        fetch(io.BytesIO(b""), 1 << 60, str(tmp_path / "cuda.run"), "0" * 64)
+    assert caught.value.reason == "disk_full"
