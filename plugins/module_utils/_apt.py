@@ -72,6 +72,19 @@ class Apt:
                 out.setdefault(fields[0], []).append((fields[1], fields[2]))
         return out
 
+    def depends(self, specs: t.Mapping[str, str]) -> dict[str, list[list[str]]]:
+        """name → its dependencies in that version, each a list of alternatives (names)."""
+        out: dict[str, list[list[str]]] = {}
+        if not specs:
+            return out
+        result = run(["apt-cache", "show", *(f"{name}={version}" for name, version in sorted(specs.items()))], timeout=60, env=ENVIRONMENT)
+        for stanza in result.out.split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[0] != " ")
+            groups = [group for key in ("Pre-Depends", "Depends") for group in fields.get(key, "").split(",") if group.strip()]
+            if fields.get("Package"):
+                out[fields["Package"]] = [[name.split("(")[0].split(":")[0].strip() for name in group.split("|")] for group in groups]
+        return out
+
     def installed(self) -> dict[str, tuple[str, str]]:
         """name → (version, status) of everything dpkg knows and has at least unpacked."""
         result = run(["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${db:Status-Status}\\n"], timeout=60)
@@ -88,7 +101,7 @@ class Apt:
 
     def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
         result = run(["apt-get", "-s", *self._install(specs, downgrade)], timeout=120, env=ENVIRONMENT)
-        error = "" if result.success else (result.err.strip() or result.out.strip() or result.state)
+        error = "" if result.success else f"{_unmet(result.out)}{_tail(result)}"
         return Simulation({m[0]: m[2] for m in _INST.findall(result.out)}, _REMV.findall(result.out), error)
 
     def update(self, parts: t.Optional[str] = None) -> None:
@@ -134,6 +147,13 @@ class Apt:
         text = result.err + "\n" + result.out
         reason = next((name for name, pattern in _CAUSES if pattern.search(text)), "failed")
         raise PackageError(reason, f"{what} failed: {_tail(result)}")
+
+
+def _unmet(text: str) -> str:
+    """apt's list of unmet dependencies, on one line."""
+    _head, found, rest = text.partition("The following packages have unmet dependencies:")
+    lines = [" ".join(line.split()) for line in rest.splitlines() if line.startswith(" ")]
+    return "; ".join(lines[:8]) + ". " if found and lines else ""
 
 
 def _tail(result: Result) -> str:

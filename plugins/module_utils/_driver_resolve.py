@@ -28,6 +28,7 @@ class Request(t.NamedTuple):
     names: tuple[str, ...]
     same_version: tuple[str, ...]
     members: tuple[str, ...]
+    not_members: tuple[str, ...]
     branch: int
     version: str
     from_url: str = ""
@@ -35,7 +36,7 @@ class Request(t.NamedTuple):
     downgrade: bool = False
 
     def is_member(self, name: str) -> bool:
-        return name in self.names or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.members)
+        return name in self.names or (_matches(name, self.members) and not _matches(name, self.not_members))
 
 
 class Resolved(t.NamedTuple):
@@ -67,38 +68,63 @@ def pick_version(request: Request, offers: Offers) -> str:
     raise PackageError("not_available", f"driver {wanted} is not offered for all of the set. On offer are {lists}")
 
 
-def resolve(
-    request: Request,
-    offers_of: t.Callable[[t.Sequence[str]], Offers],
-    simulate: t.Callable[[t.Sequence[str]], Simulation],
-    installed: t.Mapping[str, tuple[str, str]],
-) -> Resolved:
-    """Name every package of the set exactly. A metapackage asks for `>=`, so what is not named may come in a newer version."""
-    offers = dict(offers_of(request.names))
+class Source(t.Protocol):
+    """The questions; class Apt answers them."""
+
+    def versions(self, names: t.Sequence[str]) -> Offers: ...
+
+    def depends(self, specs: t.Mapping[str, str]) -> t.Mapping[str, t.Sequence[t.Sequence[str]]]: ...
+
+    def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation: ...
+
+
+def resolve(request: Request, source: Source, installed: t.Mapping[str, tuple[str, str]]) -> Resolved:
+    """Name every package of the set exactly.
+
+    A package manager takes the newest of what is not named: `=` dependencies then cannot be met, and metapackages, which ask for
+    `>=`, bring a mixture of versions.
+    """
+    offers = dict(source.versions(request.names))
     unknown = sorted(name for name in request.names if name not in offers)
     if unknown:
         raise PackageError("not_available", f"no repository of this host offers {', '.join(unknown)}")
     version = pick_version(request, offers)
     present = [name for name in installed if request.is_member(name)]
-    named = _named(request, dict.fromkeys([*request.names, *present]), {**offers, **offers_of(present)}, version)
+    named = _named(request, dict.fromkeys([*request.names, *present]), {**offers, **source.versions(present)}, version)
+    _add_dependencies(request, source, named, version)
     obsolete = _obsolete(request, present, named, installed)
     for _round in range(_ROUNDS):
         specs = [f"{name}={exact}" if exact else name for name, exact in sorted(named.items())] + [f"{name}-" for name in obsolete]
-        outcome = simulate(specs)
+        outcome = source.simulate(specs, request.downgrade)
         pulled = [name for name in outcome.install if name not in named]
-        more = {
-            name: exact
-            for name, exact in _named(request, pulled, offers_of(pulled), version).items()
-            if exact and exact != outcome.install[name]
-        }
+        more = {name: exact for name, exact in _named(request, pulled, source.versions(pulled), version).items() if exact}
         if not more:
             break
         named.update(more)
     if outcome.error:
-        raise PackageError("unresolvable", f"the set cannot be installed: {' / '.join(outcome.error.splitlines()[-8:])}")
+        raise PackageError("unresolvable", f"the set cannot be installed: {outcome.error}")
     exact_set = {name: exact or outcome.install.get(name) or installed.get(name, ("", ""))[0] for name, exact in named.items()}
     exact_set.update({name: new for name, new in outcome.install.items() if request.is_member(name)})
     return Resolved(version, exact_set, specs, outcome.install, outcome.remove)
+
+
+def _add_dependencies(request: Request, source: Source, named: dict[str, str], version: str) -> None:
+    """Follow the dependencies of what is named, as long as they come in the driver's version. Of alternatives one is enough."""
+    frontier = {name: exact for name, exact in named.items() if exact}
+    while frontier:
+        groups = [group for groups in source.depends(frontier).values() for group in groups if not set(group) & set(named)]
+        names = sorted({name for group in groups for name in group})
+        offered = {name: exact for name, exact in _named(request, names, source.versions(names), version).items() if exact}
+        frontier = {}
+        for group in groups:
+            first = next((name for name in group if name in offered), None)
+            if first and not set(group) & {*named, *frontier}:
+                frontier[first] = offered[first]
+        named.update(frontier)
+
+
+def _matches(name: str, globs: t.Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 def _named(request: Request, names: t.Iterable[str], offers: Offers, version: str) -> dict[str, str]:

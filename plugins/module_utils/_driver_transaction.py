@@ -124,7 +124,7 @@ def _resolved(apt: Apt, request: Request, check: bool) -> Resolved:
     """With the package lists as they are; only where they do not do, with new ones."""
 
     def attempt() -> Resolved:
-        return resolve(request, apt.versions, lambda specs: apt.simulate(specs, request.downgrade), apt.installed())
+        return resolve(request, apt, apt.installed())
 
     try:
         return attempt()

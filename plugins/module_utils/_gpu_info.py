@@ -35,7 +35,7 @@ from ._state_files import read_state_files
 _NO_VERSIONS = {"driver_version": None, "nvml_version": None, "cuda_driver_version": None, "count": None, "gpus": None}
 
 
-def collect(reader: Reader, options: Options, expected: t.Optional[int] = None) -> dict[str, t.Any]:
+def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, details: bool = False) -> dict[str, t.Any]:
     """The whole document. Never raises for something that is missing or broken on the host."""
     begin = time.monotonic()
     host = read_host(reader)
@@ -45,7 +45,7 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None) 
     unit_files = _units.scan_files(reader)
     units = _units.read_units(reader, unit_files.names)
 
-    outcome = _ask_nvml(driver, options)
+    outcome = _ask_nvml(driver, options, details)
     answer = outcome.data or _NO_VERSIONS
     gpus = merge_gpus(pci["gpus"], answer["gpus"])
     described = Processes(reader)
@@ -79,10 +79,10 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None) 
     }
 
 
-def _ask_nvml(driver: t.Mapping[str, t.Any], options: Options) -> Outcome:
+def _ask_nvml(driver: t.Mapping[str, t.Any], options: Options, details: bool) -> Outcome:
     """A session where there is anything to talk to; else a child and an import would only cost time."""
     if driver["loaded"] or driver["library"]:
-        return run_bounded(query, {}, options)
+        return run_bounded(query, {"details": details}, options)
     if driver["installed"]:
         return Outcome("no_library", reason="libnvidia-ml.so.1 is not on this host")
     return Outcome("no_driver", reason="no NVIDIA driver is installed")

@@ -34,10 +34,10 @@ def identity(gpu: Gpu) -> None:
         ("serial", "nvmlDeviceGetSerial"),
         ("board_part_number", "nvmlDeviceGetBoardPartNumber"),
         ("vbios", "nvmlDeviceGetVbiosVersion"),
-        ("inforom", "nvmlDeviceGetInforomImageVersion"),
         ("gsp_firmware", "nvmlDeviceGetGspFirmwareVersion"),
     ):
         gpu.out[part] = gpu.get(part, name)
+    gpu.out["inforom"] = gpu.detail("inforom", "nvmlDeviceGetInforomImageVersion")
     gpu.out["architecture"] = named(ARCHITECTURES, gpu.get("architecture", "nvmlDeviceGetArchitecture"))
     capability = gpu.get("compute_capability", "nvmlDeviceGetCudaComputeCapability")
     gpu.out["compute_capability"] = f"{capability[0]}.{capability[1]}" if capability else None
@@ -52,7 +52,7 @@ def memory(gpu: Gpu) -> None:
         gpu.errors.pop("memory_bytes", None)
         keys = ("total", "reserved", "free", "used")
         gpu.out["memory_bytes"] = {key: getattr(info, key, None) for key in keys}
-    bar1 = gpu.get("bar1_bytes", "nvmlDeviceGetBAR1MemoryInfo")
+    bar1 = gpu.detail("bar1_bytes", "nvmlDeviceGetBAR1MemoryInfo")
     if bar1 is not None:
         gpu.out["bar1_bytes"] = {"total": bar1.bar1Total, "free": bar1.bar1Free, "used": bar1.bar1Used}
 
@@ -66,7 +66,7 @@ def power(gpu: Gpu) -> None:
         "default_limit_mw": gpu.get("power.default_limit_mw", "nvmlDeviceGetPowerManagementDefaultLimit"),
         "min_limit_mw": limits[0],
         "max_limit_mw": limits[1],
-        "enforced_limit_mw": gpu.get("power.enforced_limit_mw", "nvmlDeviceGetEnforcedPowerLimit"),
+        "enforced_limit_mw": gpu.detail("power.enforced_limit_mw", "nvmlDeviceGetEnforcedPowerLimit"),
         "usage_mw": gpu.get("power.usage_mw", "nvmlDeviceGetPowerUsage"),
     }
 
@@ -82,7 +82,7 @@ def ecc(gpu: Gpu) -> None:
     mode = gpu.get("ecc", "nvmlDeviceGetEccMode")
     if mode is None:
         return
-    default = gpu.get("ecc.default", "nvmlDeviceGetDefaultEccMode")
+    default = gpu.detail("ecc.default", "nvmlDeviceGetDefaultEccMode")
     if isinstance(default, (list, tuple)):  # pynvml 13 wraps it
         default = default[0] if default else None
     out: dict[str, t.Any] = {"current": bool(mode[0]), "pending": bool(mode[1]), "default": None if default is None else bool(default)}
@@ -90,7 +90,8 @@ def ecc(gpu: Gpu) -> None:
         for kind, error_type in (("corrected", 0), ("uncorrected", 1)):
             for scope, counter in (("volatile", 0), ("aggregate", 1)):
                 key = f"{scope}_{kind}"
-                out[key] = gpu.get(f"ecc.{key}", "nvmlDeviceGetTotalEccErrors", error_type, counter)
+                read = gpu.get if error_type else gpu.detail
+                out[key] = read(f"ecc.{key}", "nvmlDeviceGetTotalEccErrors", error_type, counter)
     gpu.out["ecc"] = out
 
 
@@ -101,7 +102,7 @@ def by_field(gpu: Gpu) -> None:
     gpu.out["temperature_c"] = {
         "gpu": gpu.get("temperature_c.gpu", "nvmlDeviceGetTemperature", 0),
         "memory": values["temperature_c.memory"],
-        **{key: gpu.get(f"temperature_c.{key}", "nvmlDeviceGetTemperatureThreshold", n) for n, key in enumerate(thresholds)},
+        **{key: gpu.detail(f"temperature_c.{key}", "nvmlDeviceGetTemperatureThreshold", n) for n, key in enumerate(thresholds)},
     }
     keys = ("correctable", "uncorrectable", "pending", "failure")
     remap = {key: values[f"row_remap.{key}"] for key in keys}
@@ -126,7 +127,8 @@ def mig(gpu: Gpu) -> None:
     mode = gpu.get("mig", "nvmlDeviceGetMigMode")
     if mode is None:
         return
-    maximum = gpu.get("mig.max_devices", "nvmlDeviceGetMaxMigDeviceCount")
+    read = gpu.get if any(mode) else gpu.detail
+    maximum = read("mig.max_devices", "nvmlDeviceGetMaxMigDeviceCount")
     devices = [_mig_device(gpu, index) for index in range(maximum or 0)] if mode[0] else []
     gpu.out["mig"] = {"current": bool(mode[0]), "pending": bool(mode[1]), "max_devices": maximum, "devices": [d for d in devices if d]}
 
@@ -169,11 +171,11 @@ def clocks(gpu: Gpu) -> None:
 
 def pcie(gpu: Gpu) -> None:
     gpu.out["pcie"] = {
-        "gen": gpu.get("pcie.gen", "nvmlDeviceGetCurrPcieLinkGeneration"),
+        "gen": gpu.detail("pcie.gen", "nvmlDeviceGetCurrPcieLinkGeneration"),
         "width": gpu.get("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
         "max_gen": gpu.get("pcie.max_gen", "nvmlDeviceGetMaxPcieLinkGeneration"),
         "max_width": gpu.get("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
-        "replay_counter": gpu.get("pcie.replay_counter", "nvmlDeviceGetPcieReplayCounter"),
+        "replay_counter": gpu.detail("pcie.replay_counter", "nvmlDeviceGetPcieReplayCounter"),
     }
 
 

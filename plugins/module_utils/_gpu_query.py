@@ -17,16 +17,17 @@ from ._nvml import Session
 from ._nvml_errors import NvmlError, name
 
 
-def query(session: Session, _request: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Versions and one entry a GPU, in NVML's order."""
+def query(session: Session, request: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Versions and one entry a GPU, in NVML's order; `details`: also what costs milliseconds and only diagnosis needs."""
     system, errors = _system(session)
     count = session.call("nvmlDeviceGetCount")
-    return {**system, "errors": errors, "count": count, "gpus": [query_gpu(session, index) for index in range(count)]}
+    details = bool(request.get("details"))
+    return {**system, "errors": errors, "count": count, "gpus": [query_gpu(session, index, details) for index in range(count)]}
 
 
-def query_gpu(session: Session, index: int) -> dict[str, t.Any]:
+def query_gpu(session: Session, index: int, details: bool = False) -> dict[str, t.Any]:
     """One GPU; without `pci_address` where not even that can be read."""
-    gpu = Gpu(session, index)
+    gpu = Gpu(session, index, details)
     try:
         gpu.open()
         for part in PARTS:

@@ -27,8 +27,9 @@ class Gone(Exception):
 class Gpu:
     """One GPU, what was read of it (`out`) and what could not be (`errors`: part → NVML error name)."""
 
-    def __init__(self, session: Session, index: int) -> None:
+    def __init__(self, session: Session, index: int, details: bool = False) -> None:
         self.session = session
+        self.details = details
         self.out: dict[str, t.Any] = {"index": index, "state": "ok"}
         self.errors: dict[str, str] = {}
         self._handle: t.Any = None
@@ -50,6 +51,10 @@ class Gpu:
             self.errors[part] = exc.name
             return None
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def detail(self, part: str, name: str, *args: t.Any) -> t.Any:
+        """Like `get`, for what only diagnosis needs: None unless details are asked for."""
+        return self.get(part, name, *args) if self.details else None
 
     def fields(self, wanted: t.Mapping[str, int]) -> dict[str, t.Any]:
         """Several field values in one call: part → value or None."""

@@ -63,17 +63,17 @@ def parse_governor(raw: t.Any, where: str = "governor") -> tuple[t.Optional[dict
     for key, (low, high) in _NUMBERS.items():
         value = config[key]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            problems.append(bad_value(f"{where}.{key}", value, BadValue(f"a number from {low} to {high}")))
+            problems.append(bad_value(_option(where, key), value, BadValue(f"a number from {low} to {high}")))
     if config["sensor"] not in _SENSORS:
-        problems.append(bad_value(f"{where}.sensor", config["sensor"], BadValue(" or ".join(_SENSORS))))
+        problems.append(bad_value(_option(where, "sensor"), config["sensor"], BadValue(" or ".join(_SENSORS))))
     for key in ("floor", "ceiling"):
         try:
             config[key] = "limit" if key == "ceiling" and config[key] == "limit" else power_limit(config[key])
         except BadValue as exc:
-            problems.append(bad_value(f"{where}.{key}", config[key], exc))
+            problems.append(bad_value(_option(where, key), config[key], exc))
     if not problems and config["low_celsius"] >= config["high_celsius"]:
-        expected = BadValue(f"less than {where}.high_celsius ({config['high_celsius']})", "without a gap the limit would swing")
-        problems.append(bad_value(f"{where}.low_celsius", config["low_celsius"], expected))
+        expected = BadValue(f"less than {_option(where, 'high_celsius')} ({config['high_celsius']})", "without a gap the limit would swing")
+        problems.append(bad_value(_option(where, "low_celsius"), config["low_celsius"], expected))
     return (None if problems else config), problems
 
 
@@ -97,5 +97,11 @@ def law_for(config: t.Mapping[str, t.Any], device: Device, set_mw: int, where: s
 
 
 def _range(where: str, key: str, value: int, needed: str, device: Device) -> Problem:
-    text = f"{where}.{key} is {watts(value)} on {title(device)}; needed: {needed}"
-    return Problem("governor_range", f"{where}.{key}", watts(value), needed, text, f"Set {where}.{key} to {needed}.", name_of(device))
+    option = _option(where, key)
+    text = f"{option} is {watts(value)} on {title(device)}; needed: {needed}"
+    return Problem("governor_range", option, watts(value), needed, text, f"Set {option} to {needed}.", name_of(device))
+
+
+def _option(where: str, key: str) -> str:
+    """governor.floor, or gpu_power_governor_floor where the options are flat."""
+    return where + key if where.endswith("_") else f"{where}.{key}"

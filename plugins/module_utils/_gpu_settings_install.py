@@ -9,6 +9,7 @@ before any GPU was touched and with every old file intact; putting in place is a
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import tempfile
@@ -62,7 +63,7 @@ class Staged:
             os.makedirs(os.path.dirname(folder), mode=0o755, exist_ok=True)
             temporary = tempfile.mkdtemp(prefix=".gpufleet_host.", dir=os.path.dirname(folder))
             self._runtime = (temporary, folder)
-            os.chmod(temporary, 0o755)
+            os.chmod(temporary, 0o755)  # noqa: S103 - code that anyone may read
             for name, content in files.items():
                 _write(os.path.join(temporary, name), content)
         except OSError as exc:
@@ -99,9 +100,9 @@ def _swap(temporary: str, folder: str) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def carried_sources(package: str) -> dict[str, bytes]:
+def carried_sources() -> dict[str, bytes]:
     """The host core as files, out of the very module_utils that run now: from the module's archive or from disk."""
-    import importlib
+    package = __name__.rpartition(".")[0]
 
     def source(name: str) -> bytes:
         module = importlib.import_module(f"{package}.{name}")

@@ -9,10 +9,10 @@ import os
 import typing as t
 
 from ._errors import HostError
+from ._gpu_settings_units import steps_down, steps_up
 from ._subprocess import Result, run
 from ._units import parse_show
 
-Show = t.Mapping[str, t.Any]
 _ASK = "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload"
 ASK_TIMEOUT = 15.0
 
@@ -24,28 +24,6 @@ def running() -> bool:
 def ask(names: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     """State of the units that exist, as gpu_info's `units`."""
     return parse_show(_systemctl(["show", f"--property={_ASK}", "--", *names], ASK_TIMEOUT).out)
-
-
-def steps_up(name: str, show: t.Optional[Show], stale: bool) -> list[tuple[str, str]]:
-    """What makes a unit enabled and active; `stale`: it runs with code or a definition that is no more. Pure."""
-    show = show or {}
-    steps = [] if show.get("enabled") == "enabled" else [("enable", name)]
-    if show.get("active") == "failed":
-        steps.append(("reset-failed", name))
-    if show.get("active") not in ("active", "reloading"):
-        steps.append(("start", name))
-    elif stale:
-        steps.append(("restart", name))
-    return steps
-
-
-def steps_down(name: str, show: t.Optional[Show]) -> list[tuple[str, str]]:
-    """What makes a unit inactive and disabled. Pure."""
-    if not show:
-        return []
-    steps = [("stop", name)] if show.get("active") not in ("inactive", "", None, "failed") else []
-    steps += [("reset-failed", name)] if show.get("active") == "failed" else []
-    return steps + ([("disable", name)] if show.get("enabled") not in ("disabled", "", None, "static") else [])
 
 
 def bring_up(names: t.Sequence[str], stale: t.Callable[[str], bool], start_timeout: float) -> list[str]:

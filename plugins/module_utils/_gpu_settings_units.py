@@ -8,11 +8,15 @@ from __future__ import annotations
 import typing as t
 
 from . import _paths
+from ._state import dump
 
 SETTINGS_UNIT = "gpufleet-gpu-settings.service"
 GOVERNOR_UNIT = "gpufleet-power-governor.service"
 UNIT_DIR = "/etc/systemd/system"
 TARGET = "multi-user.target"
+
+Show = t.Mapping[str, t.Any]
+"""State of a unit, as in gpu_info's `units`."""
 
 
 class UnitOptions(t.NamedTuple):
@@ -111,3 +115,33 @@ RestartSec=15
 [Install]
 WantedBy={TARGET}
 """
+
+
+def wanted_files(rules: list[dict[str, t.Any]], governor: t.Any, unit: UnitOptions) -> tuple[str, dict[str, str]]:
+    """Text of the configuration, and unit name → text."""
+    units = {SETTINGS_UNIT: settings_unit(unit._replace(persistence=any(rule.get("persistence") for rule in rules)))}
+    if governor:
+        units[GOVERNOR_UNIT] = governor_unit(unit)
+    return dump("gpu_settings_desired", {"rules": rules, "governor": governor}), units
+
+
+def steps_up(name: str, show: t.Optional[Show], stale: bool) -> list[tuple[str, str]]:
+    """What makes a unit enabled and active; `stale`: it runs with code or a definition that is no more."""
+    show = show or {}
+    steps = [] if show.get("enabled") == "enabled" else [("enable", name)]
+    if show.get("active") == "failed":
+        steps.append(("reset-failed", name))
+    if show.get("active") not in ("active", "reloading"):
+        steps.append(("start", name))
+    elif stale:
+        steps.append(("restart", name))
+    return steps
+
+
+def steps_down(name: str, show: t.Optional[Show]) -> list[tuple[str, str]]:
+    """What makes a unit inactive and disabled."""
+    if not show:
+        return []
+    steps = [("stop", name)] if show.get("active") not in ("inactive", "", None, "failed") else []
+    steps += [("reset-failed", name)] if show.get("active") == "failed" else []
+    return steps + ([("disable", name)] if show.get("enabled") not in ("disabled", "", None, "static") else [])

@@ -40,6 +40,11 @@ options:
     type: list
     elements: str
     default: []
+  not_members:
+    description: Exceptions from O(members).
+    type: list
+    elements: str
+    default: []
   branch:
     description: Driver branch; without O(version) its newest version that the repository offers for all of the set.
     type: int
@@ -163,6 +168,7 @@ def main() -> None:
             "names": {"type": "list", "elements": "str", "default": []},
             "same_version": {"type": "list", "elements": "str", "default": []},
             "members": {"type": "list", "elements": "str", "default": []},
+            "not_members": {"type": "list", "elements": "str", "default": []},
             "branch": {"type": "int"},
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "choices": ["nvidia", "distribution"], "default": "nvidia"},
@@ -226,6 +232,7 @@ def _request(options: dict) -> Request:
         names=tuple(options["names"]),
         same_version=tuple(options["same_version"]),
         members=tuple(options["members"]),
+        not_members=tuple(options["not_members"]),
         branch=options["branch"] or 0,
         version=options["version"],
         from_url=options["from_url"],

@@ -23,6 +23,12 @@ options:
     description:
       - Number of GPUs that this host must have. If fewer are on the PCI bus the state is V(lost), or V(no_gpu) if there is none.
     type: int
+  details:
+    description:
+      - Read also what costs milliseconds per GPU and only diagnosis needs, which otherwise is null. These are the enforced power limit,
+        InfoROM version, BAR1 memory, temperature thresholds, PCIe generation and replay counter, corrected and default ECC, MIG capacity.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - gpufleet.inference._nvml
   - gpufleet.inference._attributes
@@ -102,7 +108,7 @@ from ..module_utils._reader import Reader
 
 
 def main() -> None:
-    spec: dict[str, dict[str, t.Any]] = {"expected_gpus": {"type": "int"}, **NVML_ARGS}
+    spec: dict[str, dict[str, t.Any]] = {"expected_gpus": {"type": "int"}, "details": {"type": "bool", "default": False}, **NVML_ARGS}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     params = module.params
     try:
@@ -110,7 +116,7 @@ def main() -> None:
         if expected is not None and expected < 0:
             raise HostError(f"expected_gpus is {expected}, expected a number of GPUs, 0 or more")
         reader = Reader(sysfs=params["sysfs_root"], procfs=params["procfs_root"])
-        info = collect(reader, nvml_options(params), expected)
+        info = collect(reader, nvml_options(params), expected, params["details"])
     except HostError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, gpu_info=info)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 Row = dict[str, t.Any]
 """One row as written in matrix/*.yml; schemas/matrix.schema.json closes the keys of each section."""
@@ -58,7 +59,9 @@ class DriverPackages:
     install: tuple[str, ...]
     """What is asked for: driver and kernel modules, then what `needs` asks for."""
     members: tuple[str, ...]
-    """Glob patterns of every package whose version must equal the driver's (one transaction, held together)."""
+    """Glob patterns of every package whose version must equal the driver's (one transaction, held together); see is_member()."""
+    not_members: tuple[str, ...]
+    """Exceptions from them: libnvidia-container* is the container toolkit's."""
     same_version: tuple[str, ...]
     """Those of `install` that carry the driver's version; the rest (infiniband-diags) have their own."""
     pinning: str | None
@@ -69,6 +72,10 @@ class DriverPackages:
     version_format: str
     """Package version for a driver version, {version} filled in: {version}-1 or {version}-*"""
     confidence: str = "likely"
+
+    def is_member(self, package: str) -> bool:
+        """Whether a package belongs to the driver's set."""
+        return any(fnmatchcase(package, glob) for glob in self.members) and not any(fnmatchcase(package, glob) for glob in self.not_members)
 
 
 @dataclass(frozen=True)

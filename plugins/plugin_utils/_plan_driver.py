@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ._contracts import Context, Decision, Plan
+from ._contracts import Context, Decision, Finding, Plan
 from ._matrix_model import Matrix
 from ._plan_driver_absent import plan_absent
 from ._plan_driver_facts import HostDriver
@@ -41,8 +41,26 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     if target is None:
         return result
     result.details["stack"] = {"driver": target.stack()}
+    if target.os.package_manager != "apt":
+        result.findings.append(_package_manager(target))
+        return result
     _plan_present(result, settings, target, host, context)
     return result
+
+
+def _package_manager(target: Target) -> Finding:
+    # dnf and zypper belong here once driver_packages has their backends.
+    return Finding(
+        id="driver.package_manager",
+        severity="block",
+        component="driver",
+        subject=target.os.name,
+        found=f"{target.os.name} with {target.os.package_manager}",
+        needed="a system with apt",
+        message=f"This version of the collection changes driver packages with apt only, {target.os.name} has {target.os.package_manager}.",
+        fix="Install the driver by other means and leave this role out; the other roles work with any driver.",
+        source="docs/driver.md, systems",
+    )
 
 
 def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context) -> None:
@@ -53,7 +71,7 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
     because = reasons(settings, host, future, target.kernel_modules if moving else host.kernel_modules)
     running = running_part(settings, host, moving, bool(because))
     work = bool(packages.changes or files.changes or running.changes)
-    reboot = reboot_part(settings, host, context, because, work)
+    reboot = reboot_part(settings, host, context, because, work, bool(packages.changes or files.changes))
     guard = _guard(settings, host, moving, bool(running.details.get("load")))
     for part in (packages, files, running, reboot, guard):
         result.changes.extend(part.changes)
@@ -61,7 +79,7 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
         result.details.update(part.details)
     result.decision = _decision(result, bool(because))
     reboots = bool(because) and bool(reboot.details["reboot"]["now"])
-    result.predicted = predict(settings, target, host, moving, bool(running.details.get("load")), reboots)
+    result.predicted = predict(settings, target, host, result.details, reboots)
 
 
 def _decision(result: Plan, reboot: bool) -> Decision:

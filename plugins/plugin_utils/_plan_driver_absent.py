@@ -43,7 +43,7 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
     files = module_part(settings, host, "")
     because = reasons(settings, host, "" if ours or not host.version else host.version, None)
     work = bool(packages.changes or files.changes)
-    reboot = reboot_part(settings, host, context, because, work)
+    reboot = reboot_part(settings, host, context, because, work, work)
     for part in (packages, files, reboot):
         plan.changes.extend(part.changes)
         plan.findings.extend(part.findings)

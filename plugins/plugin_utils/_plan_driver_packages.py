@@ -9,7 +9,6 @@ version are planned here, the host resolves them (module driver_packages) and ch
 
 from __future__ import annotations
 
-import fnmatch
 import typing as t
 
 from ._plan_driver_facts import HostDriver
@@ -54,6 +53,7 @@ def request(settings: Settings, target: Target, repository: dict[str, str] | Non
         "names": [*target.names, *([packages.pinning] if packages.pinning else [])],
         "same_version": sorted({*packages.same_version} & {*target.names}),
         "members": list(packages.members),
+        "not_members": list(packages.not_members),
         "branch": target.branch,
         "version": target.version,
         "source": target.source,
@@ -67,11 +67,7 @@ def request(settings: Settings, target: Target, repository: dict[str, str] | Non
 
 def in_set(name: str, target: Target) -> bool:
     """Whether a package belongs to the driver's set."""
-    return (
-        name in target.names
-        or name == target.packages.pinning
-        or any(fnmatch.fnmatch(name, pattern) for pattern in target.packages.members)
-    )
+    return name in target.names or name == target.packages.pinning or target.packages.is_member(name)
 
 
 def _why(settings: Settings, target: Target, host: HostDriver) -> str:

@@ -10,44 +10,64 @@ from __future__ import annotations
 
 import typing as t
 
-from ._plan_driver_facts import PERSISTENCED, HostDriver
+from ._facts import merge
+from ._plan_driver_facts import FABRIC_MANAGER, PERSISTENCED, HostDriver
 from ._plan_driver_input import Settings
-from ._plan_driver_target import Target
+from ._plan_driver_modules import digest
+from ._plan_driver_target import Target, wants_fabric_manager
 
 
-def predict(settings: Settings, target: Target, host: HostDriver, moving: bool, loads: bool, reboots: bool) -> dict[str, t.Any]:
+def predict(settings: Settings, target: Target, host: HostDriver, details: t.Mapping[str, t.Any], reboots: bool) -> dict[str, t.Any]:
     """Partial gpu_info document. A reboot that this run does not make itself changes nothing that runs."""
+    files = {entry["path"]: entry["content"] and digest(entry["content"]) for entry in details.get("files") or []}
+    predicted: dict[str, t.Any] = {"state_files": {"files": files}} if files else {}
+    packages = details.get("packages")
+    if packages:
+        predicted = merge(predicted, _packages(settings, target, host, packages))
+    if (details.get("load") or reboots) and host.gpus:
+        predicted = merge(predicted, _running(settings, target, host, bool(packages)))
+    return predicted
+
+
+def _packages(settings: Settings, target: Target, host: HostDriver, request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     version = target.version or target.expected or None
-    driver: dict[str, t.Any] = {}
-    if moving:
-        driver["installed"] = {
+    named = {name: {"version": version or "", "held": settings.hold, "status": "installed"} for name in target.names}
+    modules = settings.install_kernel_modules
+    driver: dict[str, t.Any] = {
+        "installed": {
             "version": version,
             "origin": "package",
-            "packages": {
-                **host.packages,
-                **{name: {"version": version or "", "held": settings.hold, "status": "installed"} for name in target.names},
-            },
-            "kernel_modules": target.kernel_modules if settings.install_kernel_modules else host.kernel_modules,
-            "module_version": version if settings.install_kernel_modules else host.module_version,
+            "packages": {**host.packages, **named},
+            "kernel_modules": target.kernel_modules if modules else host.kernel_modules,
+            "module_version": version if modules else host.module_version,
             "dkms": host.dkms,
-        }
-        driver["library"] = {"path": "libnvidia-ml.so.1", "version": version}
-    if not (loads or reboots) or not host.gpus:
-        return {"driver": driver} if driver else {}
-    running = version if moving else host.module_version or version
-    driver["loaded"] = {
-        "version": running,
+        },
+        "library": {"path": "libnvidia-ml.so.1", "version": version},
+    }
+    if request.get("repository_url"):
+        driver["repository"] = {"file": "gpufleet-nvidia", "url": request["repository_url"], "owned": True}
+    holds = sorted(target.names) if settings.hold else []
+    record = {"schema": 1, "packages": dict.fromkeys(target.names, version or ""), "holds": holds, "source": target.source}
+    return {"driver": driver, "packages": {"holds": sorted({*host.holds, *holds}), "broken": []}, "state_files": {"driver": record}}
+
+
+def _running(settings: Settings, target: Target, host: HostDriver, moving: bool) -> dict[str, t.Any]:
+    version = (target.version or target.expected) if moving else host.module_version or target.version
+    loaded = {
+        "version": version,
         "kernel_modules": target.kernel_modules,
         "modules": ["nvidia", "nvidia_uvm"],
         "parameters": dict(settings.module_parameters.get("nvidia", {})),
         "refcount": 0,
     }
-    driver["nouveau"] = {"loaded": False, "bound": [], "blacklisted": True}
-    unit = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled", "need_daemon_reload": False}
-    predicted: dict[str, t.Any] = {"driver": driver, "nvml": {"driver_version": running, "nvml_version": running}}
-    if settings.persistenced:
-        predicted["units"] = {PERSISTENCED: unit}
     has_pynvml = bool((host.facts.get("nvml") or {}).get("pynvml"))
-    predicted["state"], predicted["reason"] = ("ok", "") if has_pynvml else ("no_pynvml", "nvidia-ml-py is not on the host")
-    predicted["nvml"]["state"] = predicted["state"]
-    return predicted
+    state, reason = ("ok", "") if has_pynvml else ("no_pynvml", "nvidia-ml-py is not on the host")
+    unit = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled", "need_daemon_reload": False}
+    units = [*([PERSISTENCED] if settings.persistenced else []), *([FABRIC_MANAGER] if wants_fabric_manager(settings, host) else [])]
+    return {
+        "state": state,
+        "reason": reason,
+        "driver": {"loaded": loaded, "nouveau": {"loaded": False, "bound": [], "blacklisted": True}},
+        "nvml": {"state": state, "driver_version": version, "nvml_version": version},
+        "units": dict.fromkeys(units, unit),
+    }

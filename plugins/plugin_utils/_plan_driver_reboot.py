@@ -58,8 +58,13 @@ def reasons(settings: Settings, host: HostDriver, future_version: str, future_ki
     return found
 
 
-def reboot_part(settings: Settings, host: HostDriver, context: Context, because: list[Reason], other_work: bool) -> Part:
-    """Change or finding for the reasons, by policy; details `reboot` for converge."""
+def reboot_part(
+    settings: Settings, host: HostDriver, context: Context, because: list[Reason], other_work: bool, new_evidence: bool
+) -> Part:
+    """Change or finding for the reasons, by policy; details `reboot` for converge.
+
+    `new_evidence`: packages or module files change in this plan, so that an earlier reboot says nothing about it.
+    """
     part = Part()
     noted = [reason for reason in host.reboot_required.get("reasons") or [] if reason.get("component") == "driver"]
     if not because:
@@ -71,7 +76,7 @@ def reboot_part(settings: Settings, host: HostDriver, context: Context, because:
                 None,
                 "the noted reasons for a reboot are gone",
             )
-            part.details["reboot"] = {"reasons": [], "now": False}
+            part.details["reboot"] = {"reasons": [], "keys": [], "now": False}
         return part
     now = settings.reboot == "if_needed" and not context.local_connection
     part.details["reboot"] = {"reasons": [reason.to_dict() for reason in because], "keys": [reason.key for reason in because], "now": now}
@@ -90,10 +95,10 @@ def reboot_part(settings: Settings, host: HostDriver, context: Context, because:
         _required(part, settings, context, because, text, other_work)
         return part
     tried = [reason for reason in because if host.rebooted_for.get(reason.key) not in (None, host.boot_id)]
-    if tried and not other_work:
+    if tried and not new_evidence:
         _did_not_help(part, tried)
         return part
-    if not other_work:
+    if not new_evidence:
         _next_boot_has_module(part, host)
     part.change("reboot", "host", text, "rebooted", f"reboot: {text}", "reboot")
     return part

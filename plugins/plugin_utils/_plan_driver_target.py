@@ -17,9 +17,10 @@ from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._matrix_types import DriverPackages, OsSupport
 from ._plan_driver_facts import HostDriver
-from ._plan_driver_input import Settings, bad_input, branch_of
+from ._plan_driver_input import Settings, branch_of
 
-KERNEL_PACKAGE = re.compile(r"(dkms|nvidia-kernel|kmod-|linux-modules-nvidia|linux-objects-nvidia|nvidia-open|cuda-drivers|nvidia-driver)")
+KERNEL_PACKAGE = re.compile(r"dkms$|-dkms-|kmod-|linux-(modules|objects)-nvidia|^(nvidia-open|cuda-drivers)|^nvidia-driver(-\d+.*)?$")
+"""Packages that are or bring kernel modules; nvidia-driver-cuda is none of them."""
 OPEN_BY_DEFAULT = 560
 """First branch whose installer takes the open modules unless told otherwise (matrix/drivers.yml, branch 560)."""
 
@@ -89,7 +90,7 @@ def _branch_and_version(
     if branch is None and host.version:
         branch = branch_of(host.version)
     if branch is None and source == "distribution":
-        return _distribution_branch(host, matrix)
+        branch = _distribution_branch(host, matrix)
     if branch is None:
         choice = matrix.driver_for(host.gpu_rows(matrix), context.today)
         if choice is None:
@@ -101,14 +102,11 @@ def _branch_and_version(
     return int(branch), version, findings
 
 
-def _distribution_branch(host: HostDriver, matrix: Matrix) -> tuple[int | None, str, list[Finding]]:
-    """A distribution has one driver of its own: the matrix row of the release names it."""
-    support = matrix.os(host.os, host.arch)
-    own = getattr(support, "own_driver", None)
-    if own:
-        return branch_of(own), "", []
-    wanted = "the branch that this distribution ships"
-    return None, "", [bad_input("branch", "", wanted, None)]
+def _distribution_branch(host: HostDriver, matrix: Matrix) -> int | None:
+    """The one driver of its own that a distribution has (Debian); None where it has several (Ubuntu)."""
+    row = matrix.rows.get(matrix.os(host.os, host.arch).rule or "") or {}
+    branch = (row.get("distribution_driver") or {}).get("branch")
+    return int(branch) if branch else None
 
 
 def _branch_findings(branch: int, matrix: Matrix, context: Context) -> list[Finding]:

@@ -29,7 +29,9 @@ def pip_version(venv: Path) -> str:
     source = next(venv.glob("lib/python3*/site-packages/ansible_test/_internal/python_requirements.py")).read_text()
     found = re.search(r"pip='([\d.]+)'", source)
     if not found:
-        raise RuntimeError("ansible-test no longer says which pip it bootstraps (python_requirements.py); adapt tests/runner/ansible_test.py")
+        raise RuntimeError(
+            "ansible-test no longer says which pip it bootstraps (python_requirements.py); adapt tests/runner/ansible_test.py"
+        )
     return found.group(1)
 
 

@@ -11,8 +11,29 @@ from pathlib import Path
 from .step import BUILD, Result, environment, note, run
 from .tree import copy
 
-FORBIDDEN = ("tests/", "molecule/", ".ci/", ".config/", ".github/", "Makefile", "conftest.py", "pyproject.toml", "requirements-dev.txt", "inventories/demo/")
-NEEDED = ("README.md", "COPYING", "LICENSES/GPL-3.0-or-later.txt", "meta/runtime.yml", "plugins/modules/", "roles/", "playbooks/", "matrix/", "CHANGELOG.rst")
+FORBIDDEN = (
+    "tests/",
+    "molecule/",
+    ".ci/",
+    ".config/",
+    ".github/",
+    "Makefile",
+    "conftest.py",
+    "pyproject.toml",
+    "requirements-dev.txt",
+    "inventories/demo/",
+)
+NEEDED = (
+    "README.md",
+    "COPYING",
+    "LICENSES/GPL-3.0-or-later.txt",
+    "meta/runtime.yml",
+    "plugins/modules/",
+    "roles/",
+    "playbooks/",
+    "matrix/",
+    "CHANGELOG.rst",
+)
 
 
 def tarball_problems(names: list[str]) -> list[str]:
@@ -57,7 +78,12 @@ def tier() -> list[Result]:
     return [
         built,
         contents,
-        run("install-offline", ["ansible-galaxy", "collection", "install", "--offline", str(tarballs[0]), "-p", str(installed)], env=env, cwd=BUILD),
+        run(
+            "install-offline",
+            ["ansible-galaxy", "collection", "install", "--offline", str(tarballs[0]), "-p", str(installed)],
+            env=env,
+            cwd=BUILD,
+        ),
         run("installed-module", ["ansible", "localhost", "-m", f"{name}.gpu_info"], env=env, cwd=BUILD),
         run("installed-doc", ["ansible-doc", "-t", "module", f"{name}.gpu_info"], env=env, cwd=BUILD),
         run("installed-playbook", ["ansible-playbook", f"{name}.audit", "--syntax-check"], env=env, cwd=BUILD),

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     for name in arguments:
         started = time.monotonic()
         out(f"═══ {name}")
-        results = TIERS[name]()  # type: ignore[operator]
+        results = TIERS[name]()
         counted = _summary(name, results)
         lines.append(f"{name}: {counted.line()} in {time.monotonic() - started:.0f} s")
         total.add(counted)

@@ -22,12 +22,16 @@ def problems(text: str) -> list[str]:
     """What is wrong with a run that molecule calls successful."""
     text = FRAME.sub("", ANSI.sub("", text))
     found = []
-    recaps = re.findall(r"^(\S+)\s*: actions=\d+\s+successful=\d+\s+disabled=\d+\s+skipped=(\d+)\s+missing=(\d+)\s+failed=(\d+)", text, re.M)
+    recaps = re.findall(
+        r"^(\S+)\s*: actions=\d+\s+successful=\d+\s+disabled=\d+\s+skipped=(\d+)\s+missing=(\d+)\s+failed=(\d+)", text, re.M
+    )
     if not recaps:
         found.append("no recap: molecule did not come to its end")
     for name, skipped, missing, failed in recaps:
-        found += [f"{name}: {what}={number}" for what, number in (("skipped", skipped), ("missing", missing), ("failed", failed)) if number != "0"]
-    verifies = re.findall(r"➜ verify: Executing$", text, re.M)
+        found += [
+            f"{name}: {what}={number}" for what, number in (("skipped", skipped), ("missing", missing), ("failed", failed)) if number != "0"
+        ]
+    verifies = re.findall(r"> verify\] Executing$", text, re.M)
     tests = [int(number) for number in re.findall(r"(\d+) passed(?:, .*)? in [\d.]+s", text)]
     if not verifies:
         found.append("the scenario verifies nothing")
@@ -38,10 +42,10 @@ def problems(text: str) -> list[str]:
 
 def _last_check(text: str) -> list[str]:
     """The last action of a scenario is a check-mode run, which must foresee nothing."""
-    parts = re.split(r"➜ check: Executing$", text, flags=re.M)
+    parts = re.split(r"> check\] Executing$", text, flags=re.M)
     if len(parts) < 2:
         return ["no check-mode run"]
-    last = re.split(r"➜ \w+: Executing$", parts[-1], flags=re.M)[0]
+    last = re.split(r"> \w+\] Executing$", parts[-1], flags=re.M)[0]
     changed = re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)", last, re.M)
     if not changed:
         return ["the last check-mode run reached no host"]
@@ -81,7 +85,8 @@ def main(arguments: list[str]) -> int:
     results = [run_scenario(name, "never" if keep else "always") for name in names or scenarios()]
     total = Count()
     for result in results:
-        print(f"{'ok  ' if not result.count.failed else 'FAIL'} {result.name}: {result.count.line()} ({result.seconds:.0f} s, {_short(result.log)})")
+        mark = "FAIL" if result.count.failed else "ok  "
+        print(f"{mark} {result.name}: {result.count.line()} ({result.seconds:.0f} s, {_short(result.log)})")
         total.add(result.count)
     print(total.line())
     return int(total.failed > 0)

@@ -6,6 +6,8 @@ from . import ansible_test
 from .step import ROOT, Result, environment, run
 from .tree import COLLECTION, copy, tracked
 
+DOCS_CHECKS = ("--plugin-docs", "--validate-collection-refs=self", "--check-extra-docs-refs")
+
 
 def shell_scripts() -> list[str]:
     found = []
@@ -24,7 +26,7 @@ def tier() -> list[Result]:
     tree = copy()
     collections = tree.parents[2]
     env = environment(ANSIBLE_COLLECTIONS_PATH=str(collections))
-    results = [
+    return [
         run("ruff", ["ruff", "check", "."]),
         run("mypy-plugins", ["mypy", str(COLLECTION / "plugins"), "--config-file", str(ROOT / "pyproject.toml")], cwd=collections),
         run("mypy-tests", ["mypy", "labtool", "--config-file", str(ROOT / "pyproject.toml")], cwd=ROOT / "tests/lab"),
@@ -33,17 +35,13 @@ def tier() -> list[Result]:
         run("yamllint", ["yamllint", "--strict", "."]),
         run("shellcheck", ["shellcheck", "-x", *shell_scripts()]),
         run("ansible-lint", ["ansible-lint", "--offline", "-q"], cwd=tree, env=env, timeout=900),
-        run("antsibull-docs", ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=self", "--check-extra-docs-refs", "."],
-            cwd=tree, env=env),
+        run("antsibull-docs", ["antsibull-docs", "lint-collection-docs", *DOCS_CHECKS, "."], cwd=tree, env=env),
         run("changelog", ["antsibull-changelog", "lint"], cwd=tree),
+        ansible_test.sanity(),
     ]  # fmt: skip
-    results.append(ansible_test.sanity())
-    return results
 
 
 def _modules() -> list[str]:
     """Files that travel to hosts: they run on the hosts' Python, 3.9 at least."""
     found = [name for name in tracked() if name.startswith(("plugins/modules/", "plugins/module_utils/")) and name.endswith(".py")]
     return found or ["plugins"]
-
-

@@ -45,7 +45,9 @@ class Result:
 def environment(**more: str) -> dict[str, str]:
     """The tools of .venv first on PATH; no colours, since output is read; nothing of the caller's Ansible settings."""
     found = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MOLECULE_", "PYTEST_"))}
-    found.update({"PATH": f"{VENV}/bin:{found['PATH']}", "NO_COLOR": "1", "PY_COLORS": "0", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"}, **more)
+    found.update(
+        {"PATH": f"{VENV}/bin:{found['PATH']}", "NO_COLOR": "1", "PY_COLORS": "0", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"}, **more
+    )
     return found
 
 
@@ -67,7 +69,13 @@ def run(
     with log.open("w") as handle:
         try:
             status = subprocess.run(
-                command, cwd=cwd, env=dict(env or environment()), stdin=subprocess.DEVNULL, stdout=handle, stderr=subprocess.STDOUT, timeout=timeout
+                command,
+                cwd=cwd,
+                env=dict(env or environment()),
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
             ).returncode
         except subprocess.TimeoutExpired:
             handle.write(f"\nno end after {timeout:.0f} s\n")
@@ -103,7 +111,8 @@ def closing_line(text: str) -> str:
 
 def pytest_count(status: int, text: str) -> Count:
     """From pytest's closing line; a run without a single test is a failure."""
-    words = dict((word.rstrip("s"), int(number)) for number, word in re.findall(r"(\d+) (passed|failed|errors?|skipped)", closing_line(text)))
+    found_words = re.findall(r"(\d+) (passed|failed|errors?|skipped)", closing_line(text))
+    words = {word.rstrip("s"): int(number) for number, word in found_words}
     found = Count(words.get("passed", 0), words.get("failed", 0) + words.get("error", 0), words.get("skipped", 0))
     if found.passed + found.failed == 0:
         found.failed = 1

@@ -13,7 +13,9 @@ COLLECTION = Path("ansible_collections/gpufleet/inference")
 
 def tracked() -> list[str]:
     """Files of the checkout that git knows or would add."""
-    done = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
     return [name for name in done.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
@@ -23,7 +25,12 @@ def copy() -> Path:
     wanted = set(tracked())
     for name in wanted:
         source, to = ROOT / name, target / name
-        if to.exists() and not to.is_symlink() and to.stat().st_mtime_ns == source.stat().st_mtime_ns and to.stat().st_size == source.stat().st_size:
+        if (
+            to.exists()
+            and not to.is_symlink()
+            and to.stat().st_mtime_ns == source.stat().st_mtime_ns
+            and to.stat().st_size == source.stat().st_size
+        ):
             continue
         to.parent.mkdir(parents=True, exist_ok=True)
         to.unlink(missing_ok=True)

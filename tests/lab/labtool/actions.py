@@ -32,7 +32,7 @@ def parse(text: str) -> list[Action]:
     for line in text.splitlines():
         parts = line.split("\t", 3)
         if len(parts) != 4:
-            continue      # a line cut by a power loss (or the lab's word for it)
+            continue  # a line cut by a power loss (or the lab's word for it)
         if parts[1] == "mark":
             found = []
         else:

@@ -96,7 +96,9 @@ def _actionlog(fleet: Fleet, options: argparse.Namespace) -> None:
             continue
         found = actions.parse(fleet.execute(name, "cat", actions.LOG).stdout)
         for action in found if options.all else actions.of_kind(found, actions.CHANGES):
-            line = json.dumps({"host": name, **action.as_dict()}) if options.json else f"{name}: {action.time} {action.kind}: {action.words}"
+            line = (
+                json.dumps({"host": name, **action.as_dict()}) if options.json else f"{name}: {action.time} {action.kind}: {action.words}"
+            )
             print(line if options.json else f"{line}   (by {action.caller.strip() or '?'})")
 
 

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-EPOCH = 1_700_000_000      # one time stamp for everything: the same description gives the same bytes
+EPOCH = 1_700_000_000  # one time stamp for everything: the same description gives the same bytes
 
 
 @dataclass
@@ -41,7 +41,7 @@ def _tar(files: dict[str, Content]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         folders: set[str] = {"."}
-        root = tarfile.TarInfo("./")      # all that a metapackage has
+        root = tarfile.TarInfo("./")  # all that a metapackage has
         root.type, root.mode, root.mtime = tarfile.DIRTYPE, 0o755, EPOCH
         archive.addfile(root)
         for name, content in sorted(files.items()):
@@ -102,5 +102,7 @@ def write_repository(folder: Path, packages: list[Package], release: dict[str, s
     for name, data in {**files, "Release": text.encode()}.items():
         (folder / name).write_bytes(data)
     for flags, name in ((["--clearsign"], "InRelease"), (["--armor", "--detach-sign"], "Release.gpg")):
-        done = subprocess.run([*sign, *flags, "--output", str(folder / name), str(folder / "Release")], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*sign, *flags, "--output", str(folder / name), str(folder / "Release")], capture_output=True, text=True, timeout=60
+        )
         done.check_returncode()

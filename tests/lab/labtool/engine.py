@@ -14,7 +14,9 @@ class Engine:
         self.kind = settings.engine
         self.base = [str(LAB_DIR / "lab-ns"), "podman"] if self.kind == "podman" else ["docker"]
 
-    def call(self, *args: str, check: bool = True, timeout: float = 120, stdin: Any = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, *args: str, check: bool = True, timeout: float = 120, stdin: Any = subprocess.DEVNULL
+    ) -> subprocess.CompletedProcess[str]:
         try:
             done = subprocess.run([*self.base, *args], text=True, capture_output=True, timeout=timeout, stdin=stdin)
         except subprocess.TimeoutExpired:

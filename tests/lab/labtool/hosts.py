@@ -55,7 +55,7 @@ class Fleet:
         except FileNotFoundError:
             return {}
         except (ValueError, TypeError, KeyError):
-            self.list_file.unlink()      # written by a killed run or an older lab: the hosts are made anew
+            self.list_file.unlink()  # written by a killed run or an older lab: the hosts are made anew
             return {}
 
     def existing(self) -> set[str]:
@@ -115,7 +115,8 @@ class Fleet:
         flags = [
             "--name", container, "--hostname", host.name,
             "--label", f"gpufleet.lab={self.settings.name}", "--label", f"gpufleet.spec={self._spec(host, tag)}",
-            "--network", network.name(self.settings), "--ip", host.address, "--network-alias", host.name, "--add-host", f"repo.lab:{gateway}",
+            "--network", network.name(self.settings), "--ip", host.address, "--network-alias", host.name,
+            "--add-host", f"repo.lab:{gateway}",
             "--restart=always", "-v", f"{LAB_DIR}/host:/opt/lab:ro", "-v", f"{site}:/opt/lab-site:ro",
         ]  # fmt: skip
         if host.image.endswith("-containers"):

@@ -60,7 +60,12 @@ def tag(image: str) -> str:
     if own:
         return own
     hasher = hashlib.sha256()
-    for part in (*_packages(image), apt_sources(image), (LAB_DIR / "image-hook").read_text(), (LAB_DIR / "host/bin/install-shims").read_text()):
+    for part in (
+        *_packages(image),
+        apt_sources(image),
+        (LAB_DIR / "image-hook").read_text(),
+        (LAB_DIR / "host/bin/install-shims").read_text(),
+    ):
         hasher.update(part.encode())
     return f"{REPOSITORY}-{image}:{hasher.hexdigest()[:12]}"
 
@@ -84,7 +89,7 @@ def _bootstrap(image: str, tar: Path) -> None:
     started = time.monotonic()
     print(f"lab: building the host image {image} by mmdebstrap (once, about half a minute) …", file=sys.stderr, flush=True)
     part = tar.with_suffix(f".{os.getpid()}.part")
-    sources = tar.with_suffix(f".{os.getpid()}.list")       # must end in .list: mmdebstrap tells the format by the name
+    sources = tar.with_suffix(f".{os.getpid()}.list")  # must end in .list: mmdebstrap tells the format by the name
     sources.write_text(apt_sources(image))
     command = [
         "mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", f"--include={','.join(_packages(image))}",

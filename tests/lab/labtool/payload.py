@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from .deb import Content
-from .settings import CHECKOUT
+from .settings import CHECKOUT, LabError
 
 ROLE_FILES = CHECKOUT / "roles/simulated_gpu/files"
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
@@ -59,17 +61,24 @@ if [ -d /run/systemd/system ] && [ "$1" = remove ]; then deb-systemd-invoke stop
     return {"postinst": postinst, "prerm": prerm}
 
 
+def _newer_than_hosts() -> bool:
+    """Is this machine's C library newer than the oldest host's (Debian 12: 2.36)? What it links would not load there."""
+    version = platform.libc_ver()[1]
+    return tuple(int(part) for part in version.split(".") if part.isdigit()) > (2, 36)
+
+
 class Payloads:
     """Makes the contents of a package from the words of its `payload:` list."""
 
     def __init__(self, work: Path) -> None:
-        if not (ROLE_FILES / "build.sh").exists():      # TEMPORARY
-            self.library_data = b""
-        done = subprocess.run([str(ROLE_FILES / "build.sh") if (ROLE_FILES / "build.sh").exists() else "true", str(work)], capture_output=True, text=True, timeout=300)
+        environment = dict(os.environ)
+        if _newer_than_hosts():
+            environment["CC"] = "false"  # build.sh then takes the binary that the role carries
+        command = [str(ROLE_FILES / "build.sh"), str(work)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
         if done.returncode != 0:
-            raise RuntimeError(f"roles/simulated_gpu/files/build.sh failed:\n{done.stdout}{done.stderr}")
-        if (ROLE_FILES / "build.sh").exists():
-            self.library_data = (work / "libnvidia-ml.so").read_bytes()
+            raise LabError(f"roles/simulated_gpu/files/build.sh failed:\n{done.stdout}{done.stderr}")
+        self.library_data = (work / "libnvidia-ml.so").read_bytes()
         self.makers: dict[str, Callable[[str, str], dict[str, Content]]] = {
             "library": self._library,
             "smi": lambda u, b: {"usr/bin/nvidia-smi": self._program("nvidia-smi")},
@@ -97,8 +106,6 @@ class Payloads:
         return start_service("nvidia-persistenced.service") if "persistenced" in words else {}
 
     def _program(self, name: str) -> Content:
-        if not (ROLE_FILES / "bin" / name).exists():
-            return Content(b"#!/bin/sh\n", 0o755)
         return Content((ROLE_FILES / "bin" / name).read_bytes(), 0o755)
 
     def _library(self, upstream: str, branch: str) -> dict[str, Content]:

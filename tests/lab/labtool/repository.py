@@ -90,7 +90,20 @@ def _key(cache: Path) -> Path:
     if not (home / "ready").exists():
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(mode=0o700)
-        command = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", "", "--quick-gen-key", "Test lab (not NVIDIA)", "ed25519", "sign", "never"]
+        command = [
+            "gpg",
+            "--homedir",
+            str(home),
+            "--batch",
+            "--quiet",
+            "--passphrase",
+            "",
+            "--quick-gen-key",
+            "Test lab (not NVIDIA)",
+            "ed25519",
+            "sign",
+            "never",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             raise LabError(f"no signing key for the test repository: {done.stderr.strip()}")
@@ -107,7 +120,7 @@ def _set(description: dict[str, Any], repository: dict[str, Any], entries: dict[
     versions = entries.get("for", [""])
     if versions == "drivers":
         versions = description["drivers"]
-    newest = {version.split(".")[0]: version for version in versions}      # lists are in order: the last of a branch is its newest
+    newest = {version.split(".")[0]: version for version in versions}  # lists are in order: the last of a branch is its newest
     found = []
     for upstream in versions:
         branch = upstream.split(".")[0] or "0"
@@ -128,7 +141,13 @@ def _wanted(entry: dict[str, Any], entries: dict[str, Any], branch: str, is_newe
 
 
 def _package(
-    description: dict[str, Any], repository: dict[str, Any], entries: dict[str, Any], entry: dict[str, Any], upstream: str, branch: str, payloads: Payloads
+    description: dict[str, Any],
+    repository: dict[str, Any],
+    entries: dict[str, Any],
+    entry: dict[str, Any],
+    upstream: str,
+    branch: str,
+    payloads: Payloads,
 ) -> Package:
     suffix = entries.get("suffix", "").format(b=branch)
     words = {"u": upstream, "b": branch, "suffix": suffix, "v": upstream + repository["revision"], "open_suffix": "-open"}

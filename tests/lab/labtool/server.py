@@ -55,7 +55,11 @@ def ensure(settings: Settings, gateway: str) -> str:
     if not _answers(gateway, identity):
         stop(settings)
         with (settings.state / "www.log").open("ab") as log:
-            command = [sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1]); from labtool.server import serve; serve(*sys.argv[2:])"]
+            command = [
+                sys.executable,
+                "-c",
+                "import sys; sys.path.insert(0, sys.argv[1]); from labtool.server import serve; serve(*sys.argv[2:])",
+            ]
             process = subprocess.Popen(
                 [*command, str(Path(__file__).resolve().parent.parent), gateway, str(root)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings of component `power`, and what its settings are called in the role. Private to the collection, pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..module_utils import _paths
+from ..module_utils._gpu_settings_rules import Names, Problem
+from ._contracts import Finding, Severity
+
+NAMES = Names("gpu_power_limit", "gpu_power_persistence", "gpu_power_rules")
+GOVERNOR = "gpu_power_governor_"
+SOURCE = "docs/device_settings.md"
+_DEVICE = "the device's own constraints, as NVML reports them"
+
+
+def finding(
+    name: str,
+    severity: Severity,
+    message: str,
+    *,
+    found: str,
+    needed: str,
+    fix: str,
+    subject: str | None = None,
+    nearest: str | None = None,
+    source: str = SOURCE,
+) -> Finding:
+    return Finding(
+        id=f"power.{name}",
+        severity=severity,
+        component="power",
+        subject=subject,
+        found=found,
+        needed=needed,
+        nearest=nearest,
+        message=message,
+        fix=fix,
+        source=source,
+    )
+
+
+def from_problem(problem: Problem) -> Finding:
+    """A problem with the given settings, as a finding."""
+    return finding(
+        problem.id,
+        t.cast(Severity, problem.severity),
+        problem.text + ".",
+        found=problem.found,
+        needed=problem.needed,
+        fix=problem.fix,
+        subject=problem.subject or problem.where,
+        nearest=problem.nearest,
+        source=_DEVICE if problem.id in ("out_of_range", "no_default", "governor_range") else SOURCE,
+    )
+
+
+def unreadable_state(facts: t.Mapping[str, t.Any]) -> list[Finding]:
+    """State files of ours that this version cannot read: nothing may be built on a guess."""
+    errors = (facts.get("state_files") or {}).get("errors") or {}
+    return [
+        finding(
+            "state_unreadable",
+            "block",
+            f"{path} cannot be used: {errors[path]}.",
+            found=str(errors[path]),
+            needed="a file that this version understands",
+            fix=f"Repair or remove {path}, or use the newer version of gpufleet.inference that wrote it.",
+            subject=path,
+        )
+        for path in (_paths.GPU_SETTINGS, _paths.GPU_SETTINGS_RECORDED)
+        if path in errors
+    ]
