@@ -49,6 +49,7 @@ def read_engines(units: Units, rootless: t.Mapping[str, str]) -> dict[str, dict[
         facts = {"binary": binary, "version": _version(binary), "unit": _unit(unit), "files": [], "running": None, "rootless": []}
         if engine == "docker":
             facts["files"] = [read_config("/etc/docker/daemon.json")]
+            facts["arguments"] = _arguments(unit)
             facts["running"] = docker_info() if facts["unit"]["active"] == "active" else None
             facts["rootless"] = [_rootless(user, home) for user, home in rootless.items()]
         elif engine == "containerd":
@@ -129,6 +130,12 @@ def _binary(engine: str, unit: t.Mapping[str, str]) -> str:
     if found and found.group(1).rpartition("/")[2] == BINARIES[engine] and os.access(found.group(1), os.X_OK):
         return found.group(1)
     return shutil.which(BINARIES[engine], path=PATH) or ""
+
+
+def _arguments(unit: t.Mapping[str, str]) -> list[str]:
+    """Arguments that the unit gives: a key that is in the file as well stops the daemon at its next start."""
+    words = unit.get("ExecStart", "").partition("argv[]=")[2].partition(" ;")[0].split()[1:]
+    return [word for word in words if "$" not in word]
 
 
 def _option(unit: t.Mapping[str, str], names: t.Sequence[str]) -> str:

@@ -25,17 +25,17 @@ VALIDATES_FROM = "23.0"
 Need = t.Literal["none", "reload", "restart", "unknown"]
 
 
-def plan_files(wanted: Wanted, file: HostFile, version: str | None, binary: str) -> EngineAnswer:
-    """What must change in daemon.json."""
+def plan_files(wanted: Wanted, file: HostFile, version: str | None, binary: str, arguments: t.Sequence[str] = ()) -> EngineAnswer:
+    """What must change in daemon.json; `arguments` are those of the daemon's unit."""
     answer = EngineAnswer("docker")
     if not file.usable:
         answer.unusable(file)
         return answer
-    answer.guarded(lambda: _plan(answer, wanted, file, version, binary), file.path)
+    answer.guarded(lambda: _plan(answer, wanted, file, version, [binary, *arguments]), file.path)
     return answer
 
 
-def _plan(answer: EngineAnswer, wanted: Wanted, file: HostFile, version: str | None, binary: str) -> None:
+def _plan(answer: EngineAnswer, wanted: Wanted, file: HostFile, version: str | None, command: list[str]) -> None:
     before = parse_json(file.text)
     for key, kind in (("runtimes", dict), ("features", dict), ("default-runtime", str)):
         if key in before and not isinstance(before[key], kind):
@@ -48,7 +48,7 @@ def _plan(answer: EngineAnswer, wanted: Wanted, file: HostFile, version: str | N
     answer.files.append(NewFile(file.path, text, differences(before, after)))
     if version and version_key(version) >= version_key(VALIDATES_FROM):
         answer.stage = {"daemon.json": text}
-        answer.validate = [binary, "--validate", "--config-file", "{stage}/daemon.json"]
+        answer.validate = [*command, "--validate", "--config-file", "{stage}/daemon.json"]
 
 
 def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:

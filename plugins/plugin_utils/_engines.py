@@ -59,7 +59,7 @@ def plan_engine(engine: str, facts: t.Mapping[str, t.Any], wanted: Wanted, info:
     files = [HostFile.of(file) for file in facts["files"]]
     version, binary = facts.get("version"), facts["binary"]
     if engine == "docker":
-        answer = _engine_docker.plan_files(wanted, files[0], version, binary)
+        answer = _engine_docker.plan_files(wanted, files[0], version, binary, facts.get("arguments") or ())
     elif engine == "containerd":
         answer = _engine_containerd.plan_files(wanted, files, version, binary, facts.get("root") or _engine_containerd.ROOT)
     else:
