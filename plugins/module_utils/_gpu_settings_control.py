@@ -61,9 +61,11 @@ def parse_governor(raw: t.Any, where: str = "governor") -> tuple[t.Optional[dict
     problems = [unknown_key(where, key, DEFAULTS) for key in raw if key not in DEFAULTS]
     config = {**DEFAULTS, **{key: value for key, value in raw.items() if key in DEFAULTS and value is not None}}
     for key, (low, high) in _NUMBERS.items():
-        value = config[key]
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            problems.append(bad_value(_option(where, key), value, BadValue(f"a number from {low} to {high}")))
+        value = _number(config[key])
+        if value is None or not low <= value <= high:
+            problems.append(bad_value(_option(where, key), config[key], BadValue(f"a number from {low} to {high}")))
+        else:
+            config[key] = value
     if config["sensor"] not in _SENSORS:
         problems.append(bad_value(_option(where, "sensor"), config["sensor"], BadValue(" or ".join(_SENSORS))))
     for key in ("floor", "ceiling"):
@@ -75,6 +77,15 @@ def parse_governor(raw: t.Any, where: str = "governor") -> tuple[t.Optional[dict
         expected = BadValue(f"less than {_option(where, 'high_celsius')} ({config['high_celsius']})", "without a gap the limit would swing")
         problems.append(bad_value(_option(where, "low_celsius"), config["low_celsius"], expected))
     return (None if problems else config), problems
+
+
+def _number(value: t.Any) -> t.Optional[float]:
+    """A number, also as templates write it; whole ones as int, so that equal configurations are equal texts."""
+    try:
+        number = None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number is not None and number.is_integer() else number
 
 
 def law_for(config: t.Mapping[str, t.Any], device: Device, set_mw: int, where: str = "governor") -> tuple[Law, list[Problem]]:

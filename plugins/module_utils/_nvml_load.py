@@ -42,6 +42,7 @@ def load(folder: str) -> tuple[types.ModuleType, dict[str, t.Any]]:
     """The module `pynvml`, from `folder` if it is there, and its {version, path}."""
     if os.path.isdir(folder):
         sys.path.insert(0, folder)
+    sys.modules.pop("pynvml", None)  # a long-lived parent may have imported another one
     try:
         module = importlib.import_module("pynvml")
     except ModuleNotFoundError as exc:

@@ -43,10 +43,10 @@ options:
     description:
       - Power limit of every GPU that no rule names.
       - A number of watts (V(300) or V(300W)), a percentage of the device's default limit (V(70%)), or V(default).
-      - Or a map of product to one of these, for instance V({H200: 600, L40S: 80%}). Keys are regular expressions which match whole
-        words of
-        NVML's product name in any case, so C(L4) is not the L40S. Entries for products that are not in this host are ignored as long as one
-        entry names a GPU.
+      - >-
+        Or a map of product to one of these, for instance V({H200: 600, L40S: 80%}). Keys are regular expressions which match whole words
+        of NVML's product name in any case, so C(L4) is not the L40S. Entries for products that are not in this host are ignored as long
+        as one entry names a GPU.
       - Percentages are rounded to whole watts.
     type: raw
   persistence:

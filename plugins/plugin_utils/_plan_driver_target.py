@@ -67,7 +67,10 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     packages = matrix.driver_packages(os, branch, kind, _needs(settings, host), source)
     if packages.rule is None or not packages.install:
         return None, [*findings, _no_packages(packages, os, branch, kind, source)]
-    names = tuple(dict.fromkeys([*_wanted(packages.install, settings), *settings.packages_extra]))
+    wanted = _wanted(packages.install, settings)
+    if not wanted:
+        return None, [*findings, _only_with_modules(packages)]
+    names = tuple(dict.fromkeys([*wanted, *settings.packages_extra]))
     return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os), findings
 
 
@@ -205,7 +208,7 @@ def _os_unsupported(os: OsSupport, host: HostDriver, context: Context) -> Findin
         found=f"{os.name} on {host.arch}",
         needed="a system with driver packages that the matrix knows",
         nearest=os.nearest,
-        message=f"No driver can be installed on {os.name} ({host.arch}): {os.reason or 'the matrix has no row for it'}.",
+        message=f"No driver can be installed on {os.name} ({host.arch}): {os.reason.rstrip('.') or 'the matrix has no row for it'}.",
         fix="Use a supported system"
         + (f" ({os.nearest})" if os.nearest else "")
         + ", or install the driver by other means and leave this role out; gpu_stack_matrix_overlay can add a row.",
@@ -220,8 +223,25 @@ def _no_packages(packages: DriverPackages, os: OsSupport, branch: int, kind: str
         component="driver",
         found=f"branch {branch}, {kind} modules, source {source} on {os.name}",
         needed="a row that names the packages",
-        message=f"The matrix names no packages of branch {branch} ({kind} kernel modules) for {os.name} from {source}: {packages.reason}.",
+        message=f"The matrix names no packages of branch {branch} ({kind} kernel modules) for {os.name} from {source}: "
+        f"{packages.reason.rstrip('.')}.",
         fix="Choose another nvidia_driver_source, _branch or _kernel_modules, or add a row by gpu_stack_matrix_overlay.",
+        source="matrix/os.yml",
+    )
+
+
+def _only_with_modules(packages: DriverPackages) -> Finding:
+    return Finding(
+        id="driver.no_user_space_set",
+        severity="block",
+        component="driver",
+        subject="nvidia_driver_install_kernel_modules",
+        rule=packages.rule,
+        found=", ".join(packages.install),
+        needed="packages without kernel modules",
+        message="nvidia_driver_install_kernel_modules is false, but for this branch and system the matrix names only packages "
+        "that bring kernel modules.",
+        fix="Name the user-space packages in a row of gpu_stack_matrix_overlay (compute_only_open), or choose another branch.",
         source="matrix/os.yml",
     )
 

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from . import boot, faults, hardware, module, paths, processes, profile, state
+from . import boot, driver, faults, hardware, module, mounts, paths, processes, profile, state
 
 # readings people set, in their own words -> key of the profile, and how to make the value
 SETTABLE: Dict[str, Any] = {
@@ -68,7 +70,64 @@ def do_status(args: argparse.Namespace) -> int:
 
 def do_boot(args: argparse.Namespace) -> int:
     boot.boot(machine())
+    state.write(paths.run("booted"), _identity())
     return 0
+
+
+def _identity() -> Dict[str, str]:
+    """What is booted: the machine, the host's choices, the driver of the role."""
+    text = b"".join(path.read_bytes() for path in (paths.etc("profile.conf"), paths.etc("host.conf")) if path.exists())
+    return {"machine": hashlib.sha256(text).hexdigest(), "driver": driver.version_of_role() or ""}
+
+
+def do_ensure(args: argparse.Namespace) -> int:
+    """What the role calls: boot once per real boot, and again when the machine or the role's driver changed."""
+    here = machine()
+    if state.read(paths.run("booted")) == _identity():
+        return report(False)
+    if not args.check:
+        boot.boot(here)
+        state.write(paths.run("booted"), _identity())
+    return report(True)
+
+
+def do_build(args: argparse.Namespace) -> int:
+    """The library from its source where a compiler is, else the carried binary; again only when the source changed."""
+    home = Path(__file__).resolve().parent.parent
+    source = hashlib.sha256(b"".join(path.read_bytes() for path in sorted((home / "nvml").iterdir()))).hexdigest()
+    stamp = home / ".built"
+    if stamp.exists() and stamp.read_text(encoding="ascii") == source and (home / "libnvidia-ml.so").exists():
+        return report(False)
+    if not args.check:
+        done = subprocess.run([str(home / "build.sh"), str(home)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            raise ValueError(f"build.sh failed: {done.stderr.strip()}")
+        stamp.write_text(source, encoding="ascii")
+    return report(True)
+
+
+def do_driver(args: argparse.Namespace) -> int:
+    if args.version == "none":
+        return report(driver.uninstall() if not args.check else driver.version_of_role() is not None)
+    if args.check:
+        return report(driver.version_of_role() != args.version)
+    home = Path(__file__).resolve().parent.parent
+    return report(driver.install(args.version, Path(args.library) if args.library else home / "libnvidia-ml.so", home / "bin", not args.proprietary))
+
+
+def do_faults(args: argparse.Namespace) -> int:
+    """Make the persistent faults exactly these."""
+    here = machine()
+    return report(faults.persist_exactly(here, json.loads(args.wanted), args.check, lambda name, off, value: _module_follows(here, name, off, value)))
+
+
+def do_purge(args: argparse.Namespace) -> int:
+    if paths.etc("profile.conf").exists():
+        boot.tear_down(machine())
+    driver.uninstall()
+    for folder in (paths.etc(""), paths.run(""), paths.lib("")):
+        mounts.remove_tree(folder)
+    return report(True)
 
 
 def do_load(args: argparse.Namespace) -> int:
@@ -181,6 +240,19 @@ def parser() -> argparse.ArgumentParser:
     command("boot", do_boot, "what a reboot does: volatile state goes, hardware appears, the installed module is loaded")
     one = command("load", do_load, "what modprobe nvidia does")
     one.add_argument("version", nargs="?", help="load this version instead of the installed one (an old initramfs)")
+    one = command("ensure", do_ensure, "boot, unless this machine and driver are booted already")
+    one.add_argument("--check", action="store_true")
+    one = command("build", do_build, "make the library that `driver` installs")
+    one.add_argument("--check", action="store_true")
+    one = command("driver", do_driver, "install a driver as packages would: library, tools, module record; `none` removes it")
+    one.add_argument("version")
+    one.add_argument("--library", help="another libnvidia-ml than ours")
+    one.add_argument("--proprietary", action="store_true")
+    one.add_argument("--check", action="store_true")
+    one = command("faults", do_faults, "make the persistent faults exactly these")
+    one.add_argument("wanted", help='JSON: [{"name": …, "value": …, "gpu": …}]')
+    one.add_argument("--check", action="store_true")
+    command("purge", do_purge, "take everything away but the program itself")
     command("unload", do_unload, "what rmmod nvidia does")
     command("reset", do_reset, "what nvidia-smi --gpu-reset does", gpu=True)
     one = command("install-module", do_install, "record an installed kernel module, as a driver package's payload does; without version: remove it")
@@ -223,6 +295,6 @@ def main(argv: Optional[List[str]] = None) -> int:
     except PermissionError as exc:
         print(f"simulated-gpu: {exc.strerror}: {exc.filename} (root is needed)", file=sys.stderr)
         return 4
-    except (profile.ProfileError, faults.FaultError, ValueError) as exc:
+    except ValueError as exc:
         print(f"simulated-gpu: {exc}", file=sys.stderr)
         return 2

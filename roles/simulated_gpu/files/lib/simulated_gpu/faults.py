@@ -9,7 +9,7 @@ Most are read by the library; those with readings also change what the GPU repor
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import paths, state
 from .profile import Machine
@@ -97,3 +97,27 @@ def active(machine: Machine) -> Dict[str, Dict[str, str]]:
         if found:
             out[f"gpu {slot}"] = found
     return {where: found for where, found in out.items() if found}
+
+
+def persist_exactly(machine: Machine, wanted: List[Dict[str, str]], check: bool, follow: Callable[[str, bool, Optional[str]], None]) -> bool:
+    """The persistent faults become exactly these; ones switched by hand for this boot only are left alone."""
+    target: Dict[Tuple[Optional[int], str], str] = {}
+    for item in wanted:
+        spec = _spec(item["name"])
+        value = str(item.get("value") or spec.value)
+        gpu = item.get("gpu")
+        slots: List[Optional[int]] = list(machine.find(str(gpu))) if gpu is not None else [None] if "m" in spec.scopes else list(range(machine.count))
+        target.update({(slot, item["name"]): value for slot in slots})
+    now: Dict[Tuple[Optional[int], str], str] = {(None, name): value for name, value in state.read(paths.lib("faults")).items()}
+    for slot in range(machine.count):
+        now.update({(slot, name): value for name, value in state.read(state.gpu_file(machine.uuid(slot), "faults", persistent=True)).items()})
+    if target == now:
+        return False
+    for where, name in (key for key in now if key not in target and not check):
+        switch(machine, name, None, None if where is None else [where], True, True)
+        follow(name, True, None)
+    for (where, name), value in target.items():
+        if now.get((where, name)) != value and not check:
+            switch(machine, name, value, None if where is None else [where], False, True)
+            follow(name, False, value)
+    return True
