@@ -11,7 +11,7 @@ from . import _toolkit_units
 from ._engine_common import Wanted
 from ._engines import DAEMONS, plan_engine
 from ._toolkit_input import Draft, Settings
-from ._toolkit_packages import APT_KEY, NAMES, OWNED, reload_class
+from ._toolkit_packages import APT_KEY, NAMES, OWNED, RECORD, reload_class
 
 Info = t.Mapping[str, t.Any]
 
@@ -38,9 +38,11 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
     installed = sorted(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))
     if settings.packages and installed:
         draft.change("packages", ", ".join(installed), "installed", None, "the container toolkit's packages go away", reload_class(info))
-    if owned or installed:
+    record = info["toolkit"].get("record") or {}
+    if owned or installed or record:
         draft.plan.details["absent"] = {
-            "files": [path for path in owned if path in (*OWNED, APT_KEY, *units)],
+            "files": [*(path for path in owned if path in (*OWNED, APT_KEY, *units)), *([RECORD] if record else [])],
+            "lift": sorted(set(record.get("holds") or ()) & set((facts.get("packages") or {}).get("holds") or ())),
             "packages": installed if settings.packages else [],
             "reload": bool(units),
             "units": ["gpufleet-cdi-refresh.service"] if _toolkit_units.OUR_UNIT in units else [],

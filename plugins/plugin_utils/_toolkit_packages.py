@@ -18,6 +18,7 @@ SUPERSEDED = ("nvidia-docker2", "nvidia-container-runtime")
 APT_KEY = "/etc/apt/keyrings/gpufleet-container-toolkit.asc"
 APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources"
 DNF_SOURCE = "/etc/yum.repos.d/gpufleet-container-toolkit.repo"
+RECORD = "/var/lib/gpufleet/container_toolkit.json"
 OWNED = (APT_SOURCE, DNF_SOURCE)
 BASE_URL = "https://nvidia.github.io/libnvidia-container"
 _URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
@@ -116,6 +117,13 @@ def _holds(draft: Draft, settings: Settings, facts: Info, info: Info, manager: s
         draft.plan.details["holds"] = {"hold": sorted(wanted - held), "lift": sorted(held - wanted)}
     if moving:
         draft.plan.details["lift_first"] = sorted(held & ours)
+    record = info["toolkit"].get("record") or {}
+    kept = sorted(wanted & (ours | (wanted - held))) if settings.hold else []
+    future = {"schema": 1, "holds": kept, "previous": draft.plan.details["packages"]["previous"] if moving else record.get("previous") or {}}
+    if future != record:
+        if not moving and held == wanted:
+            draft.change("record", RECORD, "different" if record else None, future, "what this role holds")
+        draft.plan.details["record"] = future
 
 
 def _source(draft: Draft, settings: Settings, info: Info, manager: str, facts: Info) -> None:
