@@ -18,7 +18,6 @@ from ansible.plugins.action import ActionBase
 from ..plugin_utils import _facts, _render
 from ..plugin_utils._conduct import judge_conduct
 from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
-from ..plugin_utils._lock import group_of
 from ..plugin_utils._matrix import judge
 from ..plugin_utils._matrix_load import MatrixError, load_matrix
 from ..plugin_utils._products import complete
@@ -95,11 +94,12 @@ class ActionModule(ActionBase):
 
         plan = self._plan(args, facts, matrix, context)
         stack = _facts.merge(args["stack"], plan.details.get("stack") or {})
+        # The allow-list holds for findings of any origin; the gate's own ground only limits those of the matrix.
+        own = [*plan.findings, *judge_conduct(plan, facts, context), *_unconverged(args, plan)]
         gate = GATES[args["component"]]
-        findings = [finding for finding in judge(matrix, facts, stack, context) if gate is None or finding.component in gate]
-        plan.findings = sorted(
-            [*plan.findings, *judge_conduct(plan, facts, context), *findings, *_unconverged(args, plan)], key=Finding.sort_key
-        )
+        mine = {(finding.id, finding.subject) for finding in own}
+        findings = judge(matrix, facts, stack, context, own)
+        plan.findings = [f for f in findings if gate is None or f.component in gate or (f.id, f.subject) in mine]
 
         check_mode = bool(self._task.check_mode)
         if check_mode and plan.predicted:
@@ -163,6 +163,8 @@ def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
         )
     try:
         with open(path, encoding="utf-8") as stream:
+            from ..plugin_utils._lock import group_of
+
             return group_of(yaml.safe_load(stream), host)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise AnsibleActionFail(f"The stack lock {path} cannot be used: {error}") from error

@@ -131,7 +131,7 @@ def _judged_outcome(outcome: Outcome, check: bool) -> tuple[list[dict[str, t.Any
         raise HostError(outcome.data["failure"] + "; nothing was changed on any GPU")
     if not outcome.data["gpus"]:
         raise HostError("NVML sees no GPU on this host; nothing was changed")
-    return outcome.data["gpus"], [problem.text for problem in problems if problem.id != "unsupported"]
+    return outcome.data["gpus"], [problem.text for problem in problems if problem.severity == "warn"]
 
 
 def _commit(staged: Staged, gpus: list[dict[str, t.Any]], options: Options) -> None:

@@ -20,17 +20,17 @@ Recorded = dict[str, t.Any]
 CLOCKS = ("gpu_clocks", "memory_clocks")
 
 
-def clocks_text(boot_id: str, handled: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:
+def clocks_text(handled: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:
     """Content of the clock record; None when there is nothing to remember."""
     gpus = {uuid: dict(ranges) for uuid, ranges in handled.items() if ranges}
-    return json.dumps({"schema": 1, "boot_id": boot_id, "gpus": gpus}, sort_keys=True) + "\n" if gpus else None
+    return json.dumps({"schema": 1, "gpus": gpus}, sort_keys=True) + "\n" if gpus else None
 
 
-def clocks_handled(text: t.Optional[str], boot_id: str) -> dict[str, dict[str, str]]:
-    """UUID → ranges locked since this boot; an unusable or older record says nothing."""
+def clocks_handled(text: t.Optional[str]) -> dict[str, dict[str, str]]:
+    """UUID → ranges locked since this boot; an unusable record says nothing."""
     try:
         record = json.loads(text or "{}")
-        return dict(record["gpus"]) if record.get("boot_id") == boot_id and record.get("schema") == 1 else {}
+        return dict(record["gpus"]) if record.get("schema") == 1 else {}
     except (ValueError, KeyError, AttributeError, TypeError):
         return {}
 

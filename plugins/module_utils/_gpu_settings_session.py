@@ -21,7 +21,6 @@ from ._gpu_settings_records import clocks_done, clocks_handled, clocks_text, ref
 from ._gpu_settings_targets import Device, Target
 from ._nvml import Options, Outcome, run_bounded
 from ._state import read_state, write_state
-from ._wait import boot_id
 
 GOVERNOR_LOCK = "power_governor.lock"
 APPLY_WAIT = 30.0
@@ -60,8 +59,7 @@ def read_config(paths: Paths) -> t.Optional[Config]:
 def settle(request: Request, paths: Paths, options: Options, what: str, record: bool = False) -> Outcome:
     """Apply `request`; outcome.data is the result of `apply`. With `record` the GPUs and persistent settings are noted first."""
     state = read_state(paths.recorded, "gpu_settings_recorded")
-    boot = boot_id()
-    handled = clocks_handled(read_text(paths.clocks), boot)
+    handled = clocks_handled(read_text(paths.clocks))
     request = request._replace(handled=handled, refused=refused(state))
 
     def note(devices: list[Device], targets: list[Target]) -> None:
@@ -77,12 +75,12 @@ def settle(request: Request, paths: Paths, options: Options, what: str, record: 
     with lock:
         outcome = run_bounded(work, {}, options)
         if outcome.state == "ok" and outcome.data["gpus"] and not request.check and request.only is None:
-            _after(outcome.data["gpus"], boot, paths, record)
+            _after(outcome.data["gpus"], paths, record)
     return outcome
 
 
-def _after(gpus: list[dict[str, t.Any]], boot: str, paths: Paths, record: bool) -> None:
-    text = clocks_text(boot, clocks_done(gpus))
+def _after(gpus: list[dict[str, t.Any]], paths: Paths, record: bool) -> None:
+    text = clocks_text(clocks_done(gpus))
     if text is not None:
         write_text(paths.clocks, text)
     else:

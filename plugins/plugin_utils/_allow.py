@@ -54,8 +54,8 @@ def _covers(entry: t.Mapping[str, t.Any], finding: Finding) -> bool:
 
 
 def _allowed(finding: Finding, entry: t.Mapping[str, t.Any], expires: datetime.date) -> Finding:
-    note = {"reason": str(entry["reason"]), "expires": expires.isoformat(), "severity": finding.severity}
-    return replace(finding, severity="info", allowed=t.cast("dict[str, str]", note))
+    note: dict[str, str] = {"reason": str(entry["reason"]), "expires": expires.isoformat(), "severity": finding.severity}
+    return replace(finding, severity="info", allowed=note)
 
 
 def _check(entry: t.Any, today: datetime.date) -> tuple[str, datetime.date | None]:

@@ -25,24 +25,55 @@ Lookups of Matrix (all total: they answer None or an answer with a reason, never
 
 Severity follows one principle: a relation blocks when the target stack asks for one of its sides; where both sides are
 merely found on the host it warns, because the run neither made it nor would change it. A broken state of the host itself
-blocks. Rows of confidence `unverified` never block.
+blocks, except for the run that repairs it. Rows of confidence `unverified` never block.
+
+The stack may carry two keys more than docs/architecture.md lists: `name` (a named stack, whose parts stand under the site's own words) and
+`component` (who asks; `driver` makes broken driver states work instead of obstacles; without it, a stack that asks for a driver does).
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from . import (
+    _allow,
+    _matrix_rules_containers,
+    _matrix_rules_cuda,
+    _matrix_rules_driver,
+    _matrix_rules_engine,
+    _matrix_rules_fabric,
+    _matrix_rules_gpu,
+    _matrix_rules_host,
+    _matrix_rules_model,
+    _matrix_rules_site,
+    _policy,
+)
 from ._contracts import Context, Finding
+from ._matrix_case import Case
 from ._matrix_model import Matrix
 
 Stack = t.Mapping[str, t.Any]
 
+RULES: tuple[t.Callable[[Case], t.Iterator[Finding]], ...] = (
+    _matrix_rules_host.rules,
+    _matrix_rules_gpu.rules,
+    _matrix_rules_driver.rules,
+    _matrix_rules_fabric.rules,
+    _matrix_rules_cuda.rules,
+    _matrix_rules_containers.rules,
+    _matrix_rules_engine.rules,
+    _matrix_rules_model.rules,
+    _matrix_rules_site.rules,
+)
+
 
 def evaluate(matrix: Matrix, facts: t.Mapping[str, t.Any], stack: Stack, policy: Context) -> list[Finding]:
     """All findings of the built-in rules for one host, sorted by severity, id, subject."""
-    raise NotImplementedError
+    case = Case(matrix, facts, stack, policy)
+    return sorted((finding for rules in RULES for finding in rules(case)), key=Finding.sort_key)
 
 
-def judge(matrix: Matrix, facts: t.Mapping[str, t.Any], stack: Stack, policy: Context) -> list[Finding]:
-    """What a gate reports: evaluate(), the site's policies, then the allow-list over all of them."""
-    raise NotImplementedError
+def judge(matrix: Matrix, facts: t.Mapping[str, t.Any], stack: Stack, policy: Context, extra: t.Iterable[Finding] = ()) -> list[Finding]:
+    """What a gate reports: evaluate(), the site's policies and `extra` (a planner's findings), then the allow-list over all of them."""
+    found = [*evaluate(matrix, facts, stack, policy), *_policy.findings(matrix, facts, stack, policy), *extra]
+    return _allow.apply(found, policy)

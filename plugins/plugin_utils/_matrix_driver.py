@@ -18,7 +18,11 @@ from ._versions import branch_of, key
 if t.TYPE_CHECKING:
     from ._matrix_model import Matrix
 
-CHANNELS: dict[str, tuple[str, ...]] = {"lts": ("lts",), "production": ("lts", "production"), "newest": ("lts", "production", "new_feature")}
+CHANNELS: dict[str, tuple[str, ...]] = {
+    "lts": ("lts",),
+    "production": ("lts", "production"),
+    "newest": ("lts", "production", "new_feature"),
+}
 
 
 def ended(branch: Row, today: datetime.date) -> bool:

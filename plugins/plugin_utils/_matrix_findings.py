@@ -113,7 +113,7 @@ CATALOG: dict[str, str] = {
 
 
 def finding(
-    id: str,  # noqa: A002 - the field's name
+    id: str,
     severity: Severity,
     *,
     found: str,

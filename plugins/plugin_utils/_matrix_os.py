@@ -54,9 +54,7 @@ def _answer(row: Row | None, name: str, arch: str, reason: str, nearest: str | N
     )
 
 
-def driver_packages(
-    matrix: Matrix, os: OsSupport, branch: int, kernel_modules: str, needs: frozenset[str], source: str
-) -> DriverPackages:
+def driver_packages(matrix: Matrix, os: OsSupport, branch: int, kernel_modules: str, needs: frozenset[str], source: str) -> DriverPackages:
     system = matrix.rows.get(os.rule or "", {})
     row = next((row for row in matrix.section("driver_packages") if _applies(row, os, system, branch, source)), None)
     if row is None:

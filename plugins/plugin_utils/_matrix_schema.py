@@ -15,7 +15,22 @@ import typing as t
 
 Schema = t.Mapping[str, t.Any]
 
-_TYPES: dict[str, tuple[type, ...]] = {"object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+_WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+}
 
 
 def problems(value: t.Any, schema: Schema, root: Schema, path: str = "") -> t.Iterator[tuple[str, str]]:
@@ -54,8 +69,7 @@ def _type_fits(value: t.Any, name: t.Any) -> bool:
 
 
 def _article(name: t.Any) -> str:
-    words = {"object": "a mapping", "array": "a list", "string": "text", "boolean": "true or false", "integer": "a whole number", "number": "a number"}
-    return " or ".join(words[item] for item in (name if isinstance(name, list) else [name]))
+    return " or ".join(_WORDS[item] for item in (name if isinstance(name, list) else [name]))
 
 
 def _hint(value: t.Any, name: t.Any) -> str:
@@ -93,7 +107,7 @@ def _mapping(value: dict[t.Any, t.Any], schema: Schema, root: Schema, path: str)
         if name in known:
             yield from problems(item, known[name], root, here)
         elif extra is False:
-            yield here, f"is no known key{near(name, known) or "."} Known: {', '.join(sorted(known))}."
+            yield here, f"is no known key{near(name, known) or '.'} Known: {', '.join(sorted(known))}."
         else:
             if "propertyNames" in schema:
                 yield from problems(str(name), schema["propertyNames"], root, here)

@@ -21,10 +21,12 @@ LOADABLE = ("enabled", "enabled-runtime", "static", "indirect", "generated", "al
 def running_part(settings: Settings, host: HostDriver, moving: bool, reboot: bool) -> Part:
     """`moving`: packages change in this plan; `reboot`: what is loaded must be replaced by a reboot first."""
     part = Part()
-    if not settings.install_kernel_modules or not host.gpus:
+    if not settings.install_kernel_modules:
         return part
     if not moving and not host.loaded_version and not host.module_version:
         _module_missing(part, host)
+        return part
+    if not host.gpus:
         return part
     loads = not host.loaded_version and not reboot
     if loads:

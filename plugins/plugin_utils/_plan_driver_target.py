@@ -99,10 +99,9 @@ def _branch_and_version(
         if choice is None:
             return None, "", [_no_choice(host)]
         branch = choice.branch
-    findings = _branch_findings(int(branch), matrix, context)
     if not version and host.version and branch_of(host.version) == branch:
         version = host.version
-    return int(branch), version, findings
+    return int(branch), version, []
 
 
 def _distribution_branch(host: HostDriver, matrix: Matrix) -> int | None:
@@ -110,27 +109,6 @@ def _distribution_branch(host: HostDriver, matrix: Matrix) -> int | None:
     row = matrix.rows.get(matrix.os(host.os, host.arch).rule or "") or {}
     branch = (row.get("distribution_driver") or {}).get("branch")
     return int(branch) if branch else None
-
-
-def _branch_findings(branch: int, matrix: Matrix, context: Context) -> list[Finding]:
-    if matrix.branch(branch) is not None:
-        return []
-    near = next((number for distance in range(1, 60) for number in (branch - distance, branch + distance) if matrix.branch(number)), None)
-    return [
-        Finding(
-            id="driver.branch_unknown",
-            severity=context.unknown,
-            component="driver",
-            subject="nvidia_driver_branch",
-            found=str(branch),
-            needed="a branch that the matrix knows",
-            nearest=str(near) if near else None,
-            message=f"Driver branch {branch} is not in the matrix, so nothing can be said about what runs with it.",
-            fix=f"Set nvidia_driver_branch to {near or 'a known branch'}, add a row by gpu_stack_matrix_overlay, "
-            "or set gpu_stack_unknown: warn.",
-            source="matrix/drivers.yml",
-        )
-    ]
 
 
 def _kernel_modules(

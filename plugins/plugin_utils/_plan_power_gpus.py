@@ -63,7 +63,7 @@ def _governed(settings: Settings, facts: t.Mapping[str, t.Any]) -> bool:
 def _clocks_locked(targets: list[Target], facts: t.Mapping[str, t.Any]) -> bool:
     """Whether the record of this boot says that every range is locked as wanted; the record is known by its hash."""
     wanted = {target.device.get("uuid") or "": {key: target.wanted[key] for key in CLOCKS if key in target.wanted} for target in targets}
-    text = clocks_text((facts.get("host") or {}).get("boot_id") or "", wanted)
+    text = clocks_text(wanted)
     actual = ((facts.get("state_files") or {}).get("files") or {}).get(_paths.GPU_CLOCKS)
     return text is not None and actual == hashlib.sha256(text.encode()).hexdigest()
 

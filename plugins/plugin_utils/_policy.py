@@ -19,7 +19,7 @@ try:
     from jmespath.exceptions import JMESPathError
 except ImportError:  # reported when an overlay needs it
     jmespath = None  # type: ignore[assignment]
-    JMESPathError = ValueError
+    JMESPathError = ValueError  # type: ignore[misc,assignment]
 
 if t.TYPE_CHECKING:
     from ._matrix_model import Matrix

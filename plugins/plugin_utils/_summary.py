@@ -34,7 +34,9 @@ def host_row(name: str, plans: t.Mapping[str, Json], finished: bool) -> dict[str
     `plans`: component → the result of its last check, in the order of the run. `finished`: the host reached the end of the run.
     """
     stopped = next((component for component, plan in plans.items() if plan.get("failed")), None)
-    if not plans or any(plan.get("unreachable") for plan in plans.values()):
+    if not plans:
+        status = "not run"
+    elif any(plan.get("unreachable") for plan in plans.values()):
         status = "unreachable"
     elif stopped:
         status = f"stopped at {stopped}"
@@ -49,7 +51,7 @@ def summary(rows: t.Sequence[Json]) -> dict[str, int]:
     counts = Counter("stopped" if row["status"].startswith("stopped") else row["status"] for row in rows)
     severities = Counter(finding["severity"] for row in rows for finding in row["findings"])
     return {
-        **{key: counts.get(key, 0) for key in ("ok", "stopped", "failed", "unreachable")},
+        **{key: counts.get(key, 0) for key in ("ok", "stopped", "failed", "unreachable", "not run")},
         **{key: severities.get(key, 0) for key in ("block", "warn", "info")},
     }
 

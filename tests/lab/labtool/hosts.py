@@ -94,15 +94,38 @@ class Fleet:
             if not self._usable(host, tags[host.image]):
                 self._create(host, tags[host.image], subnet)
                 made.append(host.name)
-        self.wait([host.name for host in wanted])
+        self._heal(wanted, made, tags, subnet)
         return made
+
+    def _heal(self, wanted: list[Host], made: list[str], tags: dict[str, str], subnet: ipaddress.IPv4Network) -> None:
+        """Wait for the hosts; one that was kept and turns out to be dead is made anew, once."""
+        for host in wanted:
+            if host.name not in made and not self._answers(host, 15):
+                self._create(host, tags[host.image], subnet)
+                made.append(host.name)
+        self.wait([host.name for host in wanted])
+
+    def _answers(self, host: Host, timeout: float) -> bool:
+        try:
+            self._wait_one(host.name, timeout)
+        except LabError:
+            return False
+        return True
 
     def _usable(self, host: Host, tag: str) -> bool:
         found = self.engine.inspect(self.container(host.name))
-        if not found or not found["State"]["Running"] or not Path(f"/proc/{found['State']['Pid']}").exists():
+        if not found or not found["State"]["Running"] or not self._alive(found["State"]["Pid"]):
             return False
         labels = found["Config"].get("Labels") or {}
         return bool(labels.get("gpufleet.spec") == self._spec(host, tag))
+
+    @staticmethod
+    def _alive(pid: int) -> bool:
+        """The engine's word is stale where its monitor was killed too: look at the process itself."""
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+        except (OSError, IndexError):
+            return False
 
     def _spec(self, host: Host, tag: str) -> str:
         return f"{tag} {host.address} {host.privileged} {self.settings.state}"

@@ -12,6 +12,7 @@ import pytest
 from driver_hosts import UNIT, blocking, facts, found, ids, planned, with_driver
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._facts import merge
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._plan_driver_reboot import normal
 
 STALE = "module 570.133.20 is loaded, 580.159.04 is installed"
@@ -188,6 +189,7 @@ def test_packages_without_a_module_are_no_success() -> None:
     assert finding.message.endswith("no nvidia kernel module for the running kernel 6.1.0-57-amd64 (headers missing).")
     assert "linux-headers-6.1.0-57-amd64" in finding.fix
     assert not blocking(planned(host, install_kernel_modules=False))
+    assert blocking(planned(merge(host, {"pci": {"gpus": []}}))) == ["driver.module_missing"]
 
 
 def test_stopped_daemon_is_started_and_an_unwanted_one_is_stopped() -> None:

@@ -68,11 +68,6 @@ def test_parameters_without_a_module_are_a_contradiction() -> None:
     assert finding.subject == "nvidia_driver_module_parameters"
 
 
-def test_unknown_branch_names_the_nearest_known() -> None:
-    finding = found(planned(facts(), branch=581), "branch_unknown")
-    assert (finding.severity, finding.nearest) == ("block", "580")
-
-
 def test_gpu_that_needs_open_modules_refuses_proprietary_ones() -> None:
     host = facts({"pci": {"gpus": [{"address": "0000:1b:00.0", "device_id": B200}]}})
     finding = found(planned(host, branch=580, kernel_modules="proprietary"), "kernel_modules_contradiction")

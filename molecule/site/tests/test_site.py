@@ -1,0 +1,55 @@
+"""The whole stack on a host: what runs is what was asked for, and a second run costs next to nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DRIVER = "580.178.04"
+GPUS = {"h1": [630.0] * 8, "h2": [315.0, 315.0, 405.0]}
+"""90 % of the default limit of each GPU, in watts."""
+
+HOST_TASKS = 30
+MODULES = 12
+
+
+@pytest.fixture
+def name(host: Any) -> str:
+    return str(host.ansible.get_variables()["inventory_hostname"])
+
+
+def test_the_driver_that_was_asked_for_runs(host: Any) -> None:
+    assert DRIVER in host.file("/proc/driver/nvidia/version").content_string
+        "/proc/driver/nvidia/version"
+    ).content_string
+    installed = host.run("dpkg-query -W -f '${Package} ${Version} ${db:Status-Want}\\n' libnvidia-ml1 nvidia-driver-cuda").stdout
+    assert installed.split() == ["libnvidia-ml1", f"{DRIVER}-1", "hold", "nvidia-driver-cuda", f"{DRIVER}-1", "hold"]
+    assert host.service("nvidia-persistenced").is_running
+
+
+def test_every_gpu_has_its_limit_and_persistence(host: Any, name: str) -> None:
+    answer = host.run("nvidia-smi --query-gpu=power.limit,persistence_mode --format=csv,noheader,nounits")
+    rows = [line.split(", ") for line in answer.stdout.splitlines()]
+    assert [float(limit) for limit, _mode in rows] == GPUS[name], answer.stderr
+    assert {mode for _limit, mode in rows} == {"Enabled"}
+
+
+def test_the_second_run_asked_nothing_of_systemd_packages_or_engines(action_log: Callable[..., list[Any]]) -> None:
+    assert action_log() == []
+    assert action_log("package-change", "package-query") == []
+
+
+def test_the_second_run_stays_within_its_budget_of_modules(action_log: Callable[..., list[Any]]) -> None:
+    modules = action_log("module")
+    assert 1 <= len(modules) <= MODULES, [action.words for action in modules]
+
+
+def test_the_second_run_stays_within_its_budget_of_host_tasks(name: str) -> None:
+    counted = json.loads((Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "host-tasks.json").read_text())
+    total = counted["hosts"][name]["total"]
+    assert 3 <= total <= HOST_TASKS, counted["tasks"][name]

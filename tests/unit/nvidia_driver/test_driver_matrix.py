@@ -1,0 +1,91 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The planner with the collection's own matrix: package names per system, and the gate over the planned stack."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from driver_hosts import B200, H100, V100, blocking, facts, with_driver
+
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context, Plan
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix import judge
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_load import load_matrix
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._plan_driver import plan
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._products import complete
+
+CONTEXT = Context(today=datetime.date(2026, 11, 30))
+UBUNTU = {"host": {"os": {"id": "ubuntu", "version_id": "24.04", "pretty_name": "Ubuntu 24.04"}}}
+BOARD = {"fabric": {"kind": "nvswitch", "needed": True}}
+NAMES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
+    ({}, {"branch": 580}, ["nvidia-driver-cuda", "nvidia-kernel-open-dkms"]),
+    ({}, {"branch": 580, "kernel_modules": "proprietary"}, ["nvidia-driver-cuda", "nvidia-kernel-dkms"]),
+    ({}, {"branch": 595}, ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-driver-pinning-595"]),
+    ({}, {"branch": 580, "compute_only": False}, ["nvidia-open"]),
+    (BOARD, {"branch": 570}, ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570", "libnvidia-nscq-570"]),
+    ({}, {"source": "distribution", "install_kernel_modules": False}, ["nvidia-smi", "libnvidia-ml1", "libcuda1", "nvidia-persistenced"]),
+    (UBUNTU, {"branch": 580}, ["nvidia-open-580", "nvidia-driver-pinning-580"]),
+    (UBUNTU, {"branch": 595}, ["libnvidia-compute", "nvidia-dkms-open", "nvidia-driver-pinning-595"]),
+]
+
+
+def planned(host: dict[str, Any], **desired: Any) -> Plan:
+    return plan(desired, host, load_matrix(), CONTEXT)
+
+
+@pytest.mark.parametrize(("change", "desired", "names"), NAMES)
+def test_names(change: dict[str, Any], desired: dict[str, Any], names: list[str]) -> None:
+    assert planned(facts(change), **desired).details["packages"]["names"] == names
+
+
+@pytest.mark.parametrize(
+    ("os", "finding"),
+    [
+        ({"id": "rocky", "version_id": "8.10"}, "driver.os_unsupported"),
+        ({"id": "rocky", "version_id": "9.6"}, "driver.package_manager"),
+        ({"id": "linuxmint", "version_id": "22"}, "driver.os_unsupported"),
+    ],
+)
+def test_other_systems_are_refused(os: dict[str, str], finding: str) -> None:
+    plan = planned(facts({"host": {"os": {**os, "pretty_name": f"{os['id']} {os['version_id']}"}}}), branch=580)
+    assert blocking(plan) == [finding]
+    assert not plan.changes
+
+
+def test_user_space_alone_is_refused_where_the_matrix_has_no_such_set() -> None:
+    assert blocking(planned(facts(UBUNTU), branch=580, install_kernel_modules=False)) == ["driver.no_user_space_set"]
+
+
+@pytest.mark.parametrize(
+    ("device", "desired", "kind"), [(V100, {"branch": 580}, "proprietary"), (B200, {"branch": 580}, "open"), (V100, {}, "proprietary")]
+)
+def test_kind_of_modules_follows_the_gpu(device: str, desired: dict[str, Any], kind: str) -> None:
+    plan = planned(facts({"pci": {"gpus": [{"address": "0000:1b:00.0", "device_id": device}]}}), **desired)
+    assert plan.details["stack"]["driver"]["kernel_modules"] == kind
+    assert plan.details["stack"]["driver"]["branch"] == 580 or not desired
+
+
+def gate(device: str, *changes: dict[str, Any], **desired: Any) -> list[str]:
+    """Ids of what blocks: planner and matrix together, as stack_check does."""
+    gpu = {"pci_address": "0000:1b:00.0", "pci_device_id": device, "product": None, "architecture": None, "compute_capability": None}
+    host = complete(facts(*changes, {"pci": {"gpus": [{"address": "0000:1b:00.0", "device_id": device}]}, "gpus": [gpu]}), load_matrix())
+    plan = planned(host, **desired)
+    stack = {**(plan.details.get("stack") or {}), "component": "driver"}
+    findings = judge(load_matrix(), host, stack, CONTEXT, plan.findings)
+    return sorted(finding.id for finding in findings if finding.severity == "block" and finding.component in ("gpu", "driver"))
+
+
+def test_gate_sees_the_planned_driver() -> None:
+    assert gate(V100, branch=595) == ["driver.branch_too_new"]
+    assert gate(B200, branch=550, kernel_modules="open") == ["driver.advisory", "driver.branch_ended", "driver.branch_too_old"]
+    assert gate(H100, branch=999) == ["driver.branch_unknown"]
+    assert gate(H100, branch=580) == []
+
+
+def test_driver_that_is_there_already_is_no_reason_to_stop() -> None:
+    """580.105.08 has open advisories: asked for they block, found they warn, or every new bulletin would stop a fleet."""
+    assert gate(H100, version="580.105.08") == ["driver.advisory"]
+    assert gate(H100, with_driver("580.105.08"), version="580.105.08") == []
