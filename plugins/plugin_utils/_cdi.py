@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 import yaml
 
 KIND = "nvidia.com/gpu"
-NEEDS_NEW_ENGINES = "0.7.0"
-"""Version of the specification from which on the engines of the matrix row `needs_engines` are needed."""
 PATH = "/var/run/cdi/nvidia.yaml"
 """Where the toolkit's own refresh unit writes."""
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -45,7 +45,6 @@ def plan(desired: Info, facts: Info, matrix: Matrix, context: Context) -> Plan:
     unit = plan_units(draft, settings, info, version)
     if settings.cdi:
         _cdi_part(draft, settings, facts, info, unit)
-        _cdi_versions(draft, info, matrix, engines)
     draft.plan.predicted = _predicted(draft, version)
     return _done(draft)
 
@@ -151,12 +150,12 @@ def _cdi_part(draft: Draft, settings: Settings, facts: Info, info: Info, unit: s
     ours = [spec for spec in specs if spec.kind == _cdi.KIND or (spec.path == _cdi.PATH and spec.error)]
     main = next((spec for spec in ours if spec.path == _cdi.PATH), None)
     _duplicates(draft, settings, ours, main)
-    if not real.driver or not real.uuids:
+    if not real.driver:
         draft.find(
             "cdi_no_driver",
             "info",
             "No driver answers here, so there is nothing yet that a CDI specification could describe.",
-            found="no driver, or no GPU that it knows",
+            found="no driver is loaded",
             needed="a working driver",
             fix="Run the role nvidia_driver first; the specification is then written by a later run or at boot.",
         )
@@ -201,30 +200,6 @@ def _duplicates(draft: Draft, settings: Settings, ours: t.Sequence[_cdi.Spec], m
             fix=f"Remove {spec.path}, or set nvidia_container_toolkit_cdi_remove_duplicates: true.",
             subject=spec.path,
         )
-
-
-def _cdi_versions(draft: Draft, info: Info, matrix: Matrix, engines: t.Sequence[str]) -> None:
-    """Engines that do not understand the specification that is there."""
-    spec = next((s for s in (_cdi.parse(x["path"], x["text"]) for x in info["cdi"]["specs"]) if s.path == _cdi.PATH and s.version), None)
-    row = next((row for row in reversed(matrix.section("toolkit_releases")) if row.get("needs_engines")), None)
-    if row is None or spec is None or version_key(spec.version) < version_key(_cdi.NEEDS_NEW_ENGINES):
-        return
-    for engine in engines:
-        needs, have = row["needs_engines"].get(engine), info["engines"][engine].get("version")
-        if needs and have and version_key(have) < version_key(str(needs)):
-            only = engine == "podman"
-            draft.find(
-                "cdi_too_old",
-                "block" if only else "warn",
-                f"{engine} {have} does not understand CDI specifications of version {spec.version}; "
-                + ("it has no other way to GPUs." if only else "GPU containers must use the nvidia runtime there."),
-                found=f"{engine} {have}, CDI {spec.version}",
-                needed=f"{engine} {needs} or newer",
-                fix=f"Upgrade {engine} to {needs} or newer"
-                + (", or leave podman out of nvidia_container_toolkit_engines." if only else "."),
-                subject=engine,
-                component="container_engine",
-            )
 
 
 def _predicted(draft: Draft, version: str) -> dict[str, t.Any]:
