@@ -149,6 +149,7 @@ class Payloads:
         """The toolkit's programs as stand-ins (tests/lab/standin), its refresh units from 1.18 on."""
         programs = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
         files = {f"usr/bin/{name}": Content(_standin(name, upstream), 0o755) for name in programs}
+        files["usr/lib/nvidia-standin/nvidia-smi-in-container"] = Content(_standin("nvidia-smi-in-container", upstream), 0o755)
         if tuple(map(int, upstream.split(".")[:2])) >= (1, 18):
             units = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
             files.update({f"usr/lib/systemd/system/{name}": Content(_standin(name, upstream)) for name in units})

@@ -22,7 +22,8 @@ RELATIONS = ("depends", "recommends", "conflicts", "replaces", "provides")
 
 def _inputs() -> list[Path]:
     sources = [path for path in ROLE_FILES.rglob("*") if path.is_file() and path.suffix in {".c", ".h", ".sh", ""}]
-    return [DESCRIPTION, *(LAB_DIR / "labtool" / name for name in ("deb.py", "payload.py", "repository.py")), *sorted(sources), *sorted(STANDIN.iterdir())]
+    tools = [LAB_DIR / "labtool" / name for name in ("deb.py", "payload.py", "repository.py")]
+    return [DESCRIPTION, *tools, *sorted(sources), *sorted(STANDIN.iterdir())]
 
 
 def fingerprint() -> str:
