@@ -4,7 +4,6 @@ SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # molecule looks into extensions/ by itself; this project keeps a top-level molecule/.
 export MOLECULE_GLOB := molecule/*/molecule.yml
-export LAB_NAME ?= gpulab
 
 .PHONY: help
 help: ## this list

@@ -18,6 +18,7 @@ from ansible.plugins.action import ActionBase
 from ..plugin_utils import _facts, _render
 from ..plugin_utils._conduct import judge_conduct
 from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
+from ..plugin_utils._lock import drift, group_of
 from ..plugin_utils._matrix import judge
 from ..plugin_utils._matrix_load import MatrixError, load_matrix
 from ..plugin_utils._products import complete
@@ -56,7 +57,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "python_path": {"type": "path"},
     "sysfs_root": {"type": "path"},
     "procfs_root": {"type": "path"},
-    "expected_gpus": {"type": "int"},
+    "expected_gpus": {"type": "int", "default": 0},
 }
 
 
@@ -72,7 +73,9 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)[1]
-        context = self._context(args, task_vars)
+        host = str(task_vars.get("inventory_hostname"))
+        lock = _read_lock(args["lock"])
+        context = self._context(args, group_of(lock, host) if lock else None)
         try:
             matrix = load_matrix(overlays=args["matrix_overlay"])
         except MatrixError as error:
@@ -96,6 +99,8 @@ class ActionModule(ActionBase):
         stack = _facts.merge(args["stack"], plan.details.get("stack") or {})
         # The allow-list holds for findings of any origin; the gate's own ground only limits those of the matrix.
         own = [*plan.findings, *judge_conduct(plan, facts, context), *_unconverged(args, plan)]
+        if lock and args["component"] == "host":
+            own += drift(lock, host, facts)
         gate = GATES[args["component"]]
         mine = {(finding.id, finding.subject) for finding in own}
         findings = judge(matrix, facts, stack, context, own)
@@ -119,7 +124,7 @@ class ActionModule(ActionBase):
             result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking))
         return result
 
-    def _context(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> Context:
+    def _context(self, args: dict[str, t.Any], lock: dict[str, t.Any] | None) -> Context:
         limit = args["disruption_max"] or None
         if limit is not None and limit not in DISRUPTIONS:
             raise AnsibleActionFail(f"disruption_max is {limit!r}; expected one of {', '.join(DISRUPTIONS)}, or empty for the default")
@@ -131,12 +136,13 @@ class ActionModule(ActionBase):
             take_over=frozenset(args["take_over"]),
             check_mode=bool(self._task.check_mode),
             runtime_sha256=host_core_sha256(),
-            lock=_lock_group(args["lock"], str(task_vars.get("inventory_hostname"))),
+            lock=lock,
             local_connection=self._connection.transport == "local",
         )
 
     def _collect(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None}
+        # No number of GPUs is expected where the option is 0.
+        options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None and (name != "expected_gpus" or args[name])}
         return self._execute_module(module_name="gpufleet.inference.gpu_info", module_args=options, task_vars=task_vars)
 
     def _details(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -153,8 +159,8 @@ class ActionModule(ActionBase):
         return t.cast(Plan, planner.plan(args["desired"], facts, matrix, context))
 
 
-def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
-    """This host's group in the stack lock; a path that is set must lead to a lock that can be read."""
+def _read_lock(path: str | None) -> dict[str, t.Any] | None:
+    """The stack lock; a path that is set must lead to one that can be read."""
     if not path:
         return None
     if not os.path.exists(path):
@@ -163,11 +169,11 @@ def _lock_group(path: str | None, host: str) -> dict[str, t.Any] | None:
         )
     try:
         with open(path, encoding="utf-8") as stream:
-            from ..plugin_utils._lock import group_of
-
-            return group_of(yaml.safe_load(stream), host)
+            document = yaml.safe_load(stream)
+        group_of(document, "")
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise AnsibleActionFail(f"The stack lock {path} cannot be used: {error}") from error
+    return t.cast("dict[str, t.Any]", document)
 
 
 def _unconverged(args: dict[str, t.Any], plan: Plan) -> list[Finding]:

@@ -26,11 +26,14 @@ def read_cuda(reader: Reader, packages: Packages) -> dict[str, t.Any]:
     """The part `cuda` of gpu_info."""
     installed = packages.installed("cuda", "driver")  # cuda-compat is of the driver's making, by name it is CUDA's
     folders = _folders(reader)
+    names = [
+        name for folder in _LIBRARY_DIRS for name in reader.names(reader.fs(folder)) if name.startswith(("libcudnn.so.", "libnccl.so."))
+    ]
     return {
         "toolkits": _toolkits(reader, installed, folders),
         "compat": _compat(reader, folders),
-        "cudnn": _libraries(reader, installed, _CUDNN, _CUDNN_FILE),
-        "nccl": _libraries(reader, installed, _NCCL, _NCCL_FILE),
+        "cudnn": _libraries(names, installed, _CUDNN, _CUDNN_FILE),
+        "nccl": _libraries(names, installed, _NCCL, _NCCL_FILE),
     }
 
 
@@ -83,7 +86,9 @@ def _compat(reader: Reader, folders: list[str]) -> list[dict[str, str]]:
     return found
 
 
-def _libraries(reader: Reader, installed: t.Mapping[str, str], package: t.Pattern[str], file: t.Pattern[str]) -> list[dict[str, t.Any]]:
+def _libraries(
+    names: t.Iterable[str], installed: t.Mapping[str, str], package: t.Pattern[str], file: t.Pattern[str]
+) -> list[dict[str, t.Any]]:
     found: dict[tuple[str, t.Optional[int]], None] = {}
     for name, full in installed.items():
         match = package.match(name)
@@ -93,10 +98,9 @@ def _libraries(reader: Reader, installed: t.Mapping[str, str], package: t.Patter
             major = groups[1] if len(groups) > 1 and groups[1] else built.group(1) if built else None
             found[upstream(full), int(major) if major else None] = None
     known = {version.rsplit(".", 1)[0] if version.count(".") > 2 else version for version, _major in found}
-    for folder in _LIBRARY_DIRS:
-        for name in reader.names(reader.fs(folder)):
-            match = file.match(name)
-            if match and match.group(1) not in known:  # put there without a package
-                found[match.group(1), None] = None
-                known.add(match.group(1))
+    for name in names:
+        match = file.match(name)
+        if match and match.group(1) not in known:  # put there without a package
+            found[match.group(1), None] = None
+            known.add(match.group(1))
     return [{"version": version, "cuda_major": major} for version, major in found]

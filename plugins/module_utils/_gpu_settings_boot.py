@@ -67,11 +67,8 @@ def _missing(paths: Paths, gpus: list[dict[str, t.Any]]) -> tuple[list[str], lis
     answering = {gpu["pci_address"] for gpu in gpus if gpu["state"] == "ok"}
     bus = [gpu for gpu in read_pci(Reader(sysfs=paths.sysfs))["gpus"] if gpu["driver"] in (None, "nvidia")]
     silent = [f"GPU at {gpu['address']} does not answer" for gpu in bus if gpu["address"] not in answering]
-    present = [*gpus, *({"pci_address": gpu["address"], "uuid": None} for gpu in bus)]
-    on_bus = {gpu["address"] for gpu in bus}
-    state = read_state(paths.recorded, "gpu_settings_recorded")
-    gone = missing({"gpus": {u: g for u, g in ((state or {}).get("gpus") or {}).items() if g.get("pci_address") not in on_bus}}, present)
-    return silent, [f"{text} is not on the PCI bus" for text in gone]
+    gone = missing(read_state(paths.recorded, "gpu_settings_recorded"), gpus, [gpu["address"] for gpu in bus])
+    return silent, [f"{text} is not on the PCI bus" for text in gone.values()]
 
 
 def _tell(gpus: list[dict[str, t.Any]], told: dict[tuple[str, str], str], log: t.Callable[[str, int], None]) -> int:

@@ -17,11 +17,15 @@ from ._gpu_settings_core import digest
 from ._gpu_settings_device import read_all
 from ._gpu_settings_governor import state_text
 from ._gpu_settings_install import Staged
+from ._gpu_settings_records import missing
 from ._gpu_settings_rules import Compiled, Names, Problem, compile_rules
 from ._gpu_settings_session import Paths, governor_runs, read_config, settle
 from ._gpu_settings_targets import pin_indices
 from ._gpu_settings_units import GOVERNOR_UNIT, SETTINGS_UNIT, UnitOptions, steps_down, steps_up, wanted_files
 from ._nvml import Options, Outcome, run_bounded
+from ._pci import read_pci
+from ._reader import Reader
+from ._state import read_state
 
 NOT_YET = frozenset({"no_pynvml", "no_library", "module_not_loaded"})
 """States that check mode foresees to end when the driver is there."""
@@ -36,6 +40,7 @@ class Wish(t.NamedTuple):
     governor: t.Any
     persist: bool
     missing_gpus: str
+    forget_missing: bool
     unit: UnitOptions
     names: Names = Names()
     governor_name: str = "governor"
@@ -103,6 +108,7 @@ def present(wish: Wish, sources: t.Mapping[str, bytes], paths: Paths, options: O
     before = read_config(paths)
     governed = bool(judged.governor and before and before.governor == judged.governor and governor_runs(paths))
     config, units = wanted_files(compiled.rules, judged.governor, wish.unit)
+    gone = _gone(paths)
     request = Request(compiled.rules, compiled.origins, governed, governor=judged.governor, governor_name=wish.governor_name, check=check)
     with Staged(check) as staged:
         if wish.persist:
@@ -110,12 +116,30 @@ def present(wish: Wish, sources: t.Mapping[str, bytes], paths: Paths, options: O
             for name, text in units.items():
                 staged.text(f"{paths.units}/{name}", text)
             staged.text(paths.config, config)
-        outcome = settle(request, paths, options, "module gpu_settings", record=not check)
+        outcome = settle(request, paths, options, "module gpu_settings", not check, gone if wish.forget_missing else ())
         gpus, warnings = _judged_outcome(outcome, check)
         if not check:
             _commit(staged, gpus, options)
-    actions = _units(wish, units, sources, paths, staged, check) if wish.persist else []
-    return _result(wish, gpus, staged, actions, warnings, paths)
+    lost = _lost(gpus, {} if wish.forget_missing else gone)
+    actions = _units(wish, units, sources, paths, staged, check, bool(lost)) if wish.persist else []
+    return _result(wish, gpus, staged, actions, warnings, lost)
+
+
+def _gone(paths: Paths) -> dict[str, str]:
+    """GPUs of the record that are not on the bus."""
+    bus = [gpu["address"] for gpu in read_pci(Reader(sysfs=paths.sysfs))["gpus"]]
+    return missing(read_state(paths.recorded, "gpu_settings_recorded"), [], bus)
+
+
+def _lost(gpus: list[dict[str, t.Any]], gone: t.Mapping[str, str]) -> list[str]:
+    """GPUs that should be here and do not answer, as text."""
+    uuids = {gpu["uuid"] for gpu in gpus}
+    lost = [
+        f"GPU {gpu['uuid'] or gpu['pci_address'] or 'with index ' + str(gpu['index'])} is {gpu['state']} ({gpu['reason']})"
+        for gpu in gpus
+        if gpu["state"] != "ok"
+    ]
+    return lost + [f"GPU {text} is not on the PCI bus any more" for uuid, text in gone.items() if uuid not in uuids]
 
 
 def _judged_outcome(outcome: Outcome, check: bool) -> tuple[list[dict[str, t.Any]], list[str]]:
@@ -148,8 +172,10 @@ def _commit(staged: Staged, gpus: list[dict[str, t.Any]], options: Options) -> N
         raise HostError(f"{exc}; settings of the GPUs were put back" + (f", except: {'; '.join(failed)}" if failed else "")) from exc
 
 
-def _units(wish: Wish, units: dict[str, str], sources: t.Mapping[str, bytes], paths: Paths, staged: Staged, check: bool) -> list[str]:
-    """Enabled and active, by evidence; a governor that is not wanted any more goes."""
+def _units(
+    wish: Wish, units: dict[str, str], sources: t.Mapping[str, bytes], paths: Paths, staged: Staged, check: bool, lost: bool
+) -> list[str]:
+    """Enabled and active, by evidence; a governor that is not wanted any more goes. With a GPU lost the boot unit can only fail."""
     timeout = wish.unit.boot_wait + 3 * wish.unit.nvml_timeout + 90
     expected = state_text(digest(sources))
     unit_file = f"{paths.units}/{GOVERNOR_UNIT}"
@@ -159,11 +185,11 @@ def _units(wish: Wish, units: dict[str, str], sources: t.Mapping[str, bytes], pa
 
     if check:
         shows = systemd.ask([SETTINGS_UNIT, GOVERNOR_UNIT])
-        steps = [step for name in units for step in steps_up(name, shows.get(name), stale(name))]
+        steps = [step for name in units for step in steps_up(name, shows.get(name), stale(name), lost and name == SETTINGS_UNIT)]
         steps += steps_down(GOVERNOR_UNIT, shows.get(GOVERNOR_UNIT)) if GOVERNOR_UNIT not in units else []
         return [f"{verb} {unit}" for verb, unit in steps]
     done = [] if GOVERNOR_UNIT in units else drop_units([GOVERNOR_UNIT], paths, timeout)
-    return done + systemd.bring_up(list(units), stale, timeout)
+    return done + systemd.bring_up(list(units), stale, timeout, {SETTINGS_UNIT} if lost else set())
 
 
 def drop_units(names: t.Sequence[str], paths: Paths, timeout: float) -> list[str]:
@@ -176,11 +202,9 @@ def drop_units(names: t.Sequence[str], paths: Paths, timeout: float) -> list[str
     return done + (systemd.reload_if_needed(there) if there else [])
 
 
-def _result(wish: Wish, gpus: list[dict[str, t.Any]], staged: Staged, actions: list[str], warnings: list[str], paths: Paths) -> Result:
-    bad, lost = [], []
+def _result(wish: Wish, gpus: list[dict[str, t.Any]], staged: Staged, actions: list[str], warnings: list[str], lost: list[str]) -> Result:
+    bad = []
     for gpu in gpus:
-        if gpu["state"] != "ok":
-            lost.append(f"GPU {gpu['uuid'] or gpu['pci_address'] or 'with index ' + str(gpu['index'])} is {gpu['state']} ({gpu['reason']})")
         for key, setting in gpu["settings"].items():
             if setting["status"] not in GOOD:
                 bad.append(f"{key} of {gpu['uuid']}: {setting['status']} ({setting.get('error', '')})")

@@ -51,10 +51,13 @@ def refused(recorded: t.Optional[Recorded]) -> dict[str, list[str]]:
     return {uuid: list(gpu["refused"]) for uuid, gpu in _gpus(recorded).items() if gpu.get("refused")}
 
 
-def remember(recorded: t.Optional[Recorded], devices: list[Device], targets: list[Target], now: str) -> Recorded:
-    """The record before a change: all GPUs present, and the value of each persistent setting that is about to change."""
+def remember(
+    recorded: t.Optional[Recorded], devices: list[Device], targets: list[Target], now: str, forget: t.Collection[str] = ()
+) -> Recorded:
+    """The record before a change: all GPUs but those to forget, and the value of each persistent setting that is about to change."""
     present = {device["pci_address"]: device["uuid"] for device in devices if device.get("uuid")}
-    gpus = {uuid: dict(gpu) for uuid, gpu in _gpus(recorded).items() if present.get(gpu.get("pci_address"), uuid) == uuid}
+    kept = {uuid: gpu for uuid, gpu in _gpus(recorded).items() if uuid not in forget}
+    gpus = {uuid: dict(gpu) for uuid, gpu in kept.items() if present.get(gpu.get("pci_address"), uuid) == uuid}
     for device in devices:
         if device.get("uuid"):
             entry = gpus.setdefault(device["uuid"], {"recorded_at": now})
@@ -76,13 +79,17 @@ def remember_refused(recorded: Recorded, gpus: list[dict[str, t.Any]]) -> Record
     return {"gpus": out}
 
 
-def missing(recorded: t.Optional[Recorded], devices: t.Iterable[Device]) -> list[str]:
-    """GPUs that were here before and are not now, unless another one sits in their slot."""
-    devices = list(devices)
-    uuids = {device.get("uuid") for device in devices}
-    slots = {device.get("pci_address") for device in devices if device.get("uuid")}
-    gone = ((uuid, gpu) for uuid, gpu in _gpus(recorded).items() if uuid not in uuids and gpu.get("pci_address") not in slots)
-    return [f"{uuid} ({gpu.get('product')} at {gpu.get('pci_address')})" for uuid, gpu in gone]
+def missing(recorded: t.Optional[Recorded], devices: t.Iterable[Device], bus: t.Iterable[str]) -> dict[str, str]:
+    """UUID → what to say of GPUs that were here before and are not even on the PCI bus now.
+
+    One whose slot is on the bus either does not answer, which is another matter, or was replaced.
+    """
+    uuids, slots = {device.get("uuid") for device in devices}, set(bus)
+    return {
+        uuid: f"{uuid} ({gpu.get('product')}, was at {gpu.get('pci_address')})"
+        for uuid, gpu in _gpus(recorded).items()
+        if uuid not in uuids and gpu.get("pci_address") and gpu["pci_address"] not in slots
+    }
 
 
 def ecc_to_restore(recorded: t.Optional[Recorded]) -> dict[str, bool]:

@@ -56,15 +56,15 @@ def read_config(paths: Paths) -> t.Optional[Config]:
     return None if state is None else Config(list(state.get("rules") or []), state.get("governor") or None)
 
 
-def settle(request: Request, paths: Paths, options: Options, what: str, record: bool = False) -> Outcome:
-    """Apply `request`; outcome.data is the result of `apply`. With `record` the GPUs and persistent settings are noted first."""
+def settle(request: Request, paths: Paths, options: Options, what: str, record: bool = False, forget: t.Collection[str] = ()) -> Outcome:
+    """Apply `request`; outcome.data is the result of `apply`. With `record` GPUs and persistent settings are noted first."""
     state = read_state(paths.recorded, "gpu_settings_recorded")
     handled = clocks_handled(read_text(paths.clocks))
     request = request._replace(handled=handled, refused=refused(state))
 
     def note(devices: list[Device], targets: list[Target]) -> None:
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        write_state(paths.recorded, "gpu_settings_recorded", remember(state, devices, targets, now))
+        write_state(paths.recorded, "gpu_settings_recorded", remember(state, devices, targets, now, forget))
 
     def work(session: Session, _request: dict[str, t.Any]) -> dict[str, t.Any]:
         return apply(session, request, note if record else None)

@@ -26,14 +26,14 @@ def ask(names: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     return parse_show(_systemctl(["show", f"--property={_ASK}", "--", *names], ASK_TIMEOUT).out)
 
 
-def bring_up(names: t.Sequence[str], stale: t.Callable[[str], bool], start_timeout: float) -> list[str]:
-    """Make units enabled and active where they are not; what was done, as text."""
+def bring_up(names: t.Sequence[str], stale: t.Callable[[str], bool], start_timeout: float, hopeless: t.Container[str] = ()) -> list[str]:
+    """Make units enabled and active where they are not; what was done, as text. A hopeless one is not started."""
     done = reload_if_needed(names)
     shows = ask(names)
     for name in names:
         if shows.get(name, {}).get("enabled") in ("masked", "masked-runtime"):
             raise HostError(f"{name} is masked; unmask it (systemctl unmask {name}) or use persist: false")
-        for verb, unit in steps_up(name, shows.get(name), stale(name)):
+        for verb, unit in steps_up(name, shows.get(name), stale(name), name in hopeless):
             done.append(do(verb, unit, start_timeout))
     return done
 

@@ -125,10 +125,12 @@ def wanted_files(rules: list[dict[str, t.Any]], governor: t.Any, unit: UnitOptio
     return dump("gpu_settings_desired", {"rules": rules, "governor": governor}), units
 
 
-def steps_up(name: str, show: t.Optional[Show], stale: bool) -> list[tuple[str, str]]:
-    """What makes a unit enabled and active; `stale`: it runs with code or a definition that is no more."""
+def steps_up(name: str, show: t.Optional[Show], stale: bool, hopeless: bool = False) -> list[tuple[str, str]]:
+    """What makes a unit enabled and active; `stale`: it runs with code or a definition that is no more; `hopeless`: it would fail."""
     show = show or {}
     steps = [] if show.get("enabled") == "enabled" else [("enable", name)]
+    if hopeless:
+        return steps
     if show.get("active") == "failed":
         steps.append(("reset-failed", name))
     if show.get("active") not in ("active", "reloading"):

@@ -14,11 +14,6 @@ from ._package_sets import set_of
 from ._reader import Reader
 from ._subprocess import run
 
-_NAMES = re.compile(
-    rb"^Package: (?=\S*(?:nvidia|cuda|cublas|cudnn|nccl|cufft|cufile|curand|cusolver|cusparse|cutensor|libnpp|libnv|nvlsm|nsight|tensorrt"
-    rb"|docker|moby|containerd|podman|cri-o|gds-tools|libxnvctrl))",
-    re.MULTILINE,
-)
 _RPM_FORMAT = "%{NAME}\\t%{EPOCHNUM}\\t%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 _RPM_TIMEOUT = 30.0
 
@@ -69,20 +64,31 @@ def facts(packages: Packages) -> dict[str, t.Any]:
 
 
 def _dpkg(reader: Reader) -> dict[str, Package]:
-    content = reader.data(reader.fs("/var/lib/dpkg/status"), "packages") or b""
+    content = b"\n" + (reader.data(reader.fs("/var/lib/dpkg/status"), "packages") or b"")
     found: dict[str, Package] = {}
-    for start in _NAMES.finditer(content):
-        end = content.find(b"\n\n", start.start())
-        stanza = content[start.start() : end if end >= 0 else len(content)]
-        fields = dict(line.split(": ", 1) for line in stanza.decode("utf-8", "replace").split("\n") if ": " in line and line[0] != " ")
-        name, belongs = fields["Package"], set_of(fields["Package"])
-        status = fields.get("Status", "").split()
-        if belongs is None or "Version" not in fields or len(status) != 3:
+    for name, start in _stanzas(content):
+        belongs = set_of(name)
+        if belongs is None:
             continue
-        if fields.get("Architecture") == "i386":  # the 32-bit half of a multiarch pair must not hide the native one
-            name += ":i386"
-        found[name] = Package(fields["Version"], status[0] == "hold", status[2], belongs)
+        end = content.find(b"\n\n", start)
+        stanza = content[start : end if end >= 0 else len(content)].decode("utf-8", "replace")
+        fields = dict(line.split(": ", 1) for line in stanza.split("\n") if ": " in line and line[0] != " ")
+        status = fields.get("Status", "").split()
+        if "Version" not in fields or len(status) != 3:
+            continue
+        foreign = fields.get("Architecture") == "i386"  # the 32-bit half of a multiarch pair must not hide the native one
+        found[name + ":i386" if foreign else name] = Package(fields["Version"], status[0] == "hold", status[2], belongs)
     return found
+
+
+def _stanzas(content: bytes) -> t.Iterator[tuple[str, int]]:
+    """(package, where its stanza goes on); searching bytes is several times faster than a regular expression here."""
+    mark = b"\nPackage: "
+    at = content.find(mark)
+    while at >= 0:
+        end = content.find(b"\n", at + len(mark))
+        yield content[at + len(mark) : end].decode("utf-8", "replace"), end + 1
+        at = content.find(mark, end)
 
 
 def _has_rpm(reader: Reader) -> bool:

@@ -84,11 +84,17 @@ options:
     default: true
   missing_gpus:
     description:
-      - What a GPU that NVML lists but that does not answer means, V(fail) or V(warn). The other GPUs get their settings in any
+      - What a GPU means that does not answer or was here before and is gone, V(fail) or V(warn). The other GPUs get their settings in any
         case.
     type: str
     choices: [fail, warn]
     default: fail
+  forget_missing:
+    description:
+      - Whether GPUs that were here before and are not on the PCI bus any more are forgotten, because somebody took them out for good.
+      - Without it they count as missing, for this module and at boot. A GPU that was replaced in its slot is forgotten in any case.
+    type: bool
+    default: false
   boot_wait:
     description: Seconds, 0 to 600, that the boot unit waits for GPUs that do not answer yet, after it served those that do.
     type: float
@@ -238,6 +244,7 @@ SPEC: dict[str, dict[str, t.Any]] = {
     "governor": {"type": "dict"},
     "persist": {"type": "bool", "default": True},
     "missing_gpus": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+    "forget_missing": {"type": "bool", "default": False},
     "boot_wait": {"type": "float", "default": 60.0},
     "boot_python": {"type": "path", "default": "/usr/bin/python3"},
     "variable_prefix": {"type": "str", "default": ""},
@@ -260,6 +267,7 @@ def wish_of(params: t.Mapping[str, t.Any]) -> Wish:
         params["governor"],
         params["persist"],
         params["missing_gpus"],
+        params["forget_missing"],
         unit,
         names,
         f"{prefix}governor_" if prefix else "governor",

@@ -80,8 +80,9 @@ options:
     type: bool
     default: false
   expected_gpus:
-    description: Number of GPUs that this host must have.
+    description: Number of GPUs that this host must have; 0 does not check it.
     type: int
+    default: 0
 extends_documentation_fragment:
   - gpufleet.inference._nvml
   - gpufleet.inference._attributes

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The stack lock: newest supported combination for each hardware group, and drift from it. Pure.
 
-Private to the collection. Document: schemas/stack_lock.schema.json. Hosts with the same GPU products, system and architecture are one group.
+Private to the collection. Document: schemas/stack_lock.schema.json. Hosts with the same GPU products, system and architecture are
+one group.
 """
 
 from __future__ import annotations
@@ -160,8 +161,8 @@ def _group(case: Case, wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         raise Unresolved(f"there is no named stack {wanted['stack']!r}")
     decided(case.stack_row, "the named stack that was asked for")
     choice = _driver(case, str(wanted.get("channel") or "lts"))
-    for row in choice.rows:
-        decided(case.matrix.rows.get(row), f"driver {choice.version}, {choice.kernel_modules} kernel modules")
+    for row_id in choice.rows:
+        decided(case.matrix.rows.get(row_id), f"driver {choice.version}, {choice.kernel_modules} kernel modules")
     toolkit = _toolkit(case, choice)
     decided(toolkit, f"CUDA toolkit {toolkit['version']}")
     container = case.container_toolkit if case.container_toolkit_asked else None

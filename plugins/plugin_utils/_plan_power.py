@@ -17,7 +17,7 @@ from ..module_utils._gpu_settings_targets import pin_indices, resolve
 from ._contracts import Context, Plan
 from ._matrix_model import Matrix
 from ._plan_power_absent import plan_absent
-from ._plan_power_devices import Devices, read_devices
+from ._plan_power_devices import LOST, Devices, read_devices
 from ._plan_power_gpus import governor_problems, gpu_changes, predicted_gpus
 from ._plan_power_host import Settings, host_changes, predicted_host
 from ._plan_power_words import GOVERNOR, NAMES, from_problem, unreadable_state
@@ -33,9 +33,9 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     compiled = compile_rules(desired.get("power_limit"), desired.get("persistence"), desired.get("rules"), NAMES)
     governor, problems = parse_governor(desired.get("governor"), GOVERNOR)
     result.findings.extend(from_problem(problem) for problem in (*compiled.problems, *problems))
-    devices = read_devices(facts, matrix, context)
+    devices = read_devices(facts, matrix, context, bool(desired.get("forget_missing")))
     result.findings.extend(devices.findings)
-    if not devices.usable or any(finding.severity == "block" and finding.id != "power.gpu_lost" for finding in result.findings):
+    if not devices.usable or any(finding.severity == "block" and finding.id not in LOST for finding in result.findings):
         return result
     _present(result, compiled, governor, devices, desired, facts, context)
     return result
@@ -60,10 +60,10 @@ def _present(
         return
     settings = Settings.of(desired, rules, governor)
     changes, pending = gpu_changes(resolution.targets, settings, facts)
-    files = host_changes(settings, devices, facts, context)
+    files = host_changes(settings, devices, facts, context, bool(desired.get("forget_missing")))
     result.changes.extend([*changes, *files])
     result.findings.extend(pending)
     result.decision = "reboot" if pending else "converge" if result.changes else "nothing"
-    result.details["missing_gpus"] = "warn" if any(finding.id == "power.gpu_lost" for finding in devices.findings) else "fail"
+    result.details["missing_gpus"] = "fail" if devices.complete else "warn"
     if result.changes:
         result.predicted = {**predicted_host(settings, devices, facts, context), "gpus": predicted_gpus(facts, resolution.targets)}

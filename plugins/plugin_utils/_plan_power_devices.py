@@ -11,12 +11,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..module_utils._gpu_settings_records import refused
+from ..module_utils._gpu_settings_records import missing, refused
 from ..module_utils._gpu_settings_targets import Device, title
 from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._plan_power_words import finding
 
+LOST = frozenset({"power.gpu_lost", "power.gpu_missing"})
 FORESEEN = frozenset({"no_driver", "module_not_loaded", "no_library", "no_pynvml"})
 """States that check mode takes for the time before earlier roles did their work."""
 _FIX = {
@@ -39,9 +40,16 @@ class Devices:
     foreseen: bool = False
     """Check mode, and the values come from the matrix."""
     usable: bool = True
+    gone: dict[str, str] = field(default_factory=dict)
+    """UUID → text of GPUs that were here before and are not on the bus."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every GPU that should be here answers: only then the boot unit can succeed."""
+        return not any(finding.id in LOST for finding in self.findings)
 
 
-def read_devices(facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context) -> Devices:
+def read_devices(facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context, forget_missing: bool = False) -> Devices:
     """All GPUs that NVIDIA's driver has or should have; findings where they cannot be set."""
     out = Devices()
     gpus = [gpu for gpu in facts.get("gpus") or [] if gpu.get("driver_bound") in (None, "nvidia", "nouveau")]
@@ -81,6 +89,9 @@ def read_devices(facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context)
         elif gpu.get("state") != "ok":
             out.findings.append(_lost(gpu))
         out.devices.append(device)
+    bus = [gpu.get("address") for gpu in (facts.get("pci") or {}).get("gpus") or []]
+    out.gone = missing((facts.get("state_files") or {}).get("gpu_settings_recorded"), gpus, t.cast("list[str]", bus))
+    out.findings.extend(_gone(uuid, text) for uuid, text in out.gone.items() if not forget_missing)
     if out.foreseen:
         out.findings.append(
             finding(
@@ -133,4 +144,17 @@ def _lost(gpu: t.Mapping[str, t.Any]) -> Finding:
         fix="Drain and reboot the host, or have the GPU replaced. To go on with the others meanwhile: gpu_stack_allow, id power.gpu_lost.",
         subject=gpu.get("uuid") or gpu.get("pci_address"),
         source="NVML",
+    )
+
+
+def _gone(uuid: str, text: str) -> Finding:
+    return finding(
+        "gpu_missing",
+        "block",
+        f"GPU {text} is not on the PCI bus any more.",
+        found="not on the bus",
+        needed="present, as before",
+        fix="Look for the GPU (kernel log, seating). If it was taken out for good: gpu_power_forget_missing: true.",
+        subject=uuid,
+        source="record of this collection on the host",
     )

@@ -44,7 +44,9 @@ class Settings:
         return bool((state_files.get("files") or {}).get(_paths.GPU_SETTINGS) == _sha(self.config))
 
 
-def host_changes(settings: Settings, devices: Devices, facts: t.Mapping[str, t.Any], context: Context) -> list[Change]:
+def host_changes(
+    settings: Settings, devices: Devices, facts: t.Mapping[str, t.Any], context: Context, forget: bool = False
+) -> list[Change]:
     """Configuration, host core, records, unit files, then what systemd has to do."""
     state = facts.get("state_files") or {}
     files = state.get("files") or {}
@@ -58,16 +60,20 @@ def host_changes(settings: Settings, devices: Devices, facts: t.Mapping[str, t.A
         changes.append(_file("runtime", _paths.RUNTIME_DIR, *code, "the code of the boot unit is written"))
     known = set(((state.get("gpu_settings_recorded") or {}).get("gpus")) or {})
     new = sorted(str(device["uuid"]) for device in devices.devices if device.get("uuid") and device["uuid"] not in known)
-    if new:
-        changes.append(_file("recorded", _paths.GPU_SETTINGS_RECORDED, sorted(known), sorted({*known, *new}), "new GPUs are recorded"))
+    old = set(devices.gone) if forget else set()
+    if new or old:
+        gpus = sorted({*known, *new} - old)
+        changes.append(_file("recorded", _paths.GPU_SETTINGS_RECORDED, sorted(known), gpus, "the GPUs of this host are recorded"))
     for name, text in settings.units.items():
-        changes.extend(_unit(name, text, files, facts, context))
+        changes.extend(_unit(name, text, files, facts, context, not devices.complete and name == SETTINGS_UNIT))
     if GOVERNOR_UNIT not in settings.units:
         changes.extend(_removed(GOVERNOR_UNIT, files, facts))
     return changes
 
 
-def _unit(name: str, text: str, files: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], context: Context) -> list[Change]:
+def _unit(
+    name: str, text: str, files: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], context: Context, hopeless: bool
+) -> list[Change]:
     path, show = f"{UNIT_DIR}/{name}", (facts.get("units") or {}).get(name)
     changes = []
     differs = files.get(path) != _sha(text)
@@ -79,7 +85,7 @@ def _unit(name: str, text: str, files: t.Mapping[str, t.Any], facts: t.Mapping[s
     expected = state_text(context.runtime_sha256)
     old_code = context.runtime_sha256 is not None and files.get(_paths.GOVERNOR_STATE) != _sha(expected)
     stale = name == GOVERNOR_UNIT and (differs or old_code)
-    return changes + [_step(verb, unit, show) for verb, unit in steps_up(name, show, stale)]
+    return changes + [_step(verb, unit, show) for verb, unit in steps_up(name, show, stale, hopeless)]
 
 
 def _removed(name: str, files: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> list[Change]:
@@ -126,5 +132,3 @@ def predicted_host(settings: Settings, devices: Devices, facts: t.Mapping[str, t
 def _sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
-
-__all__ = ["SETTINGS_UNIT", "Settings", "host_changes", "predicted_host"]

@@ -60,7 +60,8 @@ def findings(matrix: Matrix, facts: t.Mapping[str, t.Any], stack: t.Mapping[str,
     """Findings of all site policies for one host."""
     if not matrix.policies:
         return []
-    document = {**facts, "stack": dict(stack)}
+    # Ansible hands out subclasses of str and int; jmespath's functions take the plain types only.
+    document = json.loads(json.dumps({**facts, "stack": dict(stack)}, default=str))
     return [finding for rule in matrix.policies if (finding := _judge(rule, document, policy))]
 
 

@@ -63,8 +63,12 @@ def run_scenario(name: str, destroy: str = "always") -> Result:
             print(f"   {name}: {problem}", flush=True)
         return Count(tests_passed(text) + int(not wrong), len(wrong))
 
-    lab = os.environ.get("LAB_NAME", "gpulab-molecule")
+    lab = f"{os.environ.get('LAB_NAME', 'gpulab')}-molecule"  # hosts of a demo stay as they are
     env = environment(LAB_NAME=lab, MOLECULE_GLOB="molecule/*/molecule.yml")
+    # What molecule remembers ("prepared") is shared by all scenarios, and outlives hosts that someone removed.
+    for scenario in ("default", name):
+        reset = ["molecule", "reset", "-s", scenario]
+        subprocess.run(reset, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=120)
     # Ansible wants the inventory file to be there before `create` has filled it.
     subprocess.run([str(ROOT / "tests/lab/lab"), "inventory"], env=env, stdout=subprocess.DEVNULL, check=True, timeout=120)
     return run(f"molecule-{name}", ["molecule", "test", "-s", name, f"--destroy={destroy}"], count=count, env=env, timeout=1800)

@@ -11,7 +11,8 @@ PYTHON = "PYTHONPATH=/opt/gpufleet/python /usr/bin/python3 -B -c"
 
 
 def test_the_binding_is_nvidias_own_and_any_user_may_import_it(host: Any) -> None:
-    answer = host.run(f"runuser -u nobody -- env {PYTHON} 'import pynvml; print(pynvml.__file__, hasattr(pynvml, \"nvmlInitWithFlags\"))'")
+    assert host.user().uid != 0
+    answer = host.run(f"{PYTHON} 'import pynvml; print(pynvml.__file__, hasattr(pynvml, \"nvmlInitWithFlags\"))'")
     assert answer.stdout.split() == ["/opt/gpufleet/python/pynvml.py", "True"], answer.stderr
 
 

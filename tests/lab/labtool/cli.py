@@ -106,6 +106,7 @@ def _up(fleet: Fleet, options: argparse.Namespace) -> None:
     started = time.monotonic()
     wanted = [parse(spec, options.image) for spec in options.specs]
     names = {host.name for host in wanted}
+    fleet.engine.remove(*fleet.engine.strays())
     if options.only:
         fleet.down(sorted(fleet.existing() - names))
     if options.fresh:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from .settings import LAB_DIR, LabError, Settings
@@ -34,6 +35,13 @@ class Engine:
         """Names of this lab's containers, in any state."""
         done = self.call("ps", "-a", "--filter", f"label=gpufleet.lab={lab}", "--format", "{{.Names}}")
         return sorted(done.stdout.split())
+
+    def strays(self) -> list[str]:
+        """Lab containers whose checkout is gone."""
+        template = '{{.Names}}\t{{index .Labels "gpufleet.state"}}' if self.kind == "podman" else '{{.Names}}\t{{.Label "gpufleet.state"}}'
+        done = self.call("ps", "-a", "--filter", "label=gpufleet.state", "--format", template, check=False)
+        pairs = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
+        return [name for name, state in pairs if state and not Path(state).exists()]
 
     def remove(self, *containers: str) -> None:
         for container in containers:

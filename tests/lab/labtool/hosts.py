@@ -60,8 +60,8 @@ class Fleet:
 
     def existing(self) -> set[str]:
         """Hosts that are recorded, and those that only the engine still knows after a killed run."""
-        prefix = f"{self.settings.name}-"
-        return set(self.known()) | {container.removeprefix(prefix) for container in self.engine.containers(self.settings.name)}
+        prefix = f"{self.settings.prefix}-"
+        return set(self.known()) | {container.removeprefix(prefix) for container in self.engine.containers(self.settings.prefix)}
 
     def record(self, hosts: dict[str, Host]) -> None:
         part = self.list_file.with_suffix(".part")
@@ -69,7 +69,7 @@ class Fleet:
         part.replace(self.list_file)
 
     def container(self, host: str) -> str:
-        return f"{self.settings.name}-{host}"
+        return f"{self.settings.prefix}-{host}"
 
     def get(self, host: str) -> Host:
         known = self.known()
@@ -137,7 +137,8 @@ class Fleet:
         gateway = str(next(subnet.hosts()))
         flags = [
             "--name", container, "--hostname", host.name,
-            "--label", f"gpufleet.lab={self.settings.name}", "--label", f"gpufleet.spec={self._spec(host, tag)}",
+            "--label", f"gpufleet.lab={self.settings.prefix}", "--label", f"gpufleet.spec={self._spec(host, tag)}",
+            "--label", f"gpufleet.state={self.settings.state}",
             "--network", network.name(self.settings), "--ip", host.address, "--network-alias", host.name,
             "--add-host", f"repo.lab:{gateway}",
             "--restart=always", "-v", f"{LAB_DIR}/host:/opt/lab:ro", "-v", f"{site}:/opt/lab-site:ro",

@@ -11,7 +11,7 @@ from .settings import LabError, Settings
 
 
 def name(settings: Settings) -> str:
-    return f"{settings.name}-net"
+    return f"{settings.prefix}-net"
 
 
 def _subnets_in_use(engine: Engine) -> dict[str, str]:
@@ -34,14 +34,14 @@ def ensure(settings: Settings, engine: Engine) -> ipaddress.IPv4Network:
         return ipaddress.IPv4Network(mine)
     if mine:
         raise LabError(f"lab {settings.name} has the subnet {mine}; `lab clean` first, to move it to {settings.subnet}")
-    start = zlib.crc32(settings.name.encode())
+    start = zlib.crc32(settings.prefix.encode())
     taken = [ipaddress.ip_network(subnet) for subnet in used.values()]
     wanted = [settings.subnet] if settings.subnet else [f"10.99.{(start + step) % 250}.0/24" for step in range(250)]
     for candidate in wanted:
         subnet = ipaddress.IPv4Network(candidate)
         if any(subnet.overlaps(other) for other in taken):
             continue
-        engine.call("network", "create", "--label", f"gpufleet.lab={settings.name}", "--subnet", candidate, name(settings))
+        engine.call("network", "create", "--label", f"gpufleet.lab={settings.prefix}", "--subnet", candidate, name(settings))
         return subnet
     raise LabError(f"no free subnet for lab {settings.name} among {wanted[0]} …; set LAB_SUBNET")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -19,6 +20,9 @@ class LabError(Exception):
 @dataclass(frozen=True)
 class Settings:
     name: str
+    prefix: str
+    """Of containers and network. The project's own lab names (gpulab…) get a mark of the checkout, so that two checkouts on one
+    machine (a person's and CI's) never take each other's hosts; a name that a person chose is used as it is."""
     engine: str
     state: Path
     """`.lab/NAME` of this checkout: key, host list, inventory, web root."""
@@ -40,4 +44,6 @@ def load() -> Settings:
     state.mkdir(parents=True, exist_ok=True)
     cache = Path(os.environ.get("LAB_CACHE", "/var/cache/gpufleet-lab" if os.geteuid() == 0 else Path.home() / ".cache/gpufleet-lab"))
     cache.mkdir(parents=True, exist_ok=True)
-    return Settings(name, engine, state, cache, os.environ.get("LAB_SUBNET"))
+    mark = hashlib.sha256(str(state).encode()).hexdigest()[:4]
+    prefix = f"{name}-{mark}" if name.startswith("gpulab") else name
+    return Settings(name, prefix, engine, state, cache, os.environ.get("LAB_SUBNET"))
