@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import shutil
+import socket
 import time
 import typing as t
 
@@ -22,6 +24,7 @@ PROPERTIES = (
 UNITS = {"docker": "docker.service", "containerd": "containerd.service", "crio": "crio.service"}
 BINARIES = {"docker": "dockerd", "containerd": "containerd", "crio": "crio", "podman": "podman"}
 _INFO = ("ServerVersion", "Runtimes", "DefaultRuntime", "CDISpecDirs", "LiveRestoreEnabled", "ContainersRunning", "CgroupDriver")
+DOCKER_SOCKET = "/run/docker.sock"
 _VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?)")
 
 Units = t.Mapping[str, t.Mapping[str, str]]
@@ -46,7 +49,8 @@ def read_engines(units: Units, rootless: t.Mapping[str, str]) -> dict[str, dict[
         binary = _binary(engine, unit)
         if not binary:
             continue
-        facts = {"binary": binary, "version": _version(binary), "unit": _unit(unit), "files": [], "running": None, "rootless": []}
+        version = None if engine == "podman" else _version(binary)  # nothing of podman is configured
+        facts = {"binary": binary, "version": version, "unit": _unit(unit), "files": [], "running": None, "rootless": []}
         if engine == "docker":
             facts["files"] = [read_config("/etc/docker/daemon.json")]
             facts["arguments"] = _arguments(unit)
@@ -64,36 +68,25 @@ def read_engines(units: Units, rootless: t.Mapping[str, str]) -> dict[str, dict[
     return found
 
 
-def docker_info(timeout: float = 15.0, user: t.Optional[str] = None) -> t.Optional[dict[str, t.Any]]:
+class _DockerConnection(http.client.HTTPConnection):
+    """The daemon's API: the command-line client is a package of its own on some systems."""
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(DOCKER_SOCKET)
+
+
+def docker_info(timeout: float = 15.0) -> t.Optional[dict[str, t.Any]]:
     """What the running daemon says of itself; None if it does not answer."""
-    client = shutil.which("docker", path=PATH)
-    if not client:
-        return _docker_socket(timeout)
-    result = run([client, "info", "--format", "{{json .}}"], timeout=timeout)
+    connection = _DockerConnection("docker", timeout=timeout)
     try:
-        answer = json.loads(result.out)
-    except ValueError:
-        return None
-    return {key: answer.get(key) for key in _INFO} if answer.get("ServerVersion") else None
-
-
-def _docker_socket(timeout: float) -> t.Optional[dict[str, t.Any]]:
-    """The same from the daemon's socket: Debian 13 has the client in a package of its own."""
-    import http.client
-    import socket
-
-    class Connection(http.client.HTTPConnection):
-        def connect(self) -> None:
-            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(timeout)
-            self.sock.connect("/run/docker.sock")
-
-    try:
-        connection = Connection("localhost")
         connection.request("GET", "/info")
         answer = json.loads(connection.getresponse().read())
     except (OSError, ValueError, http.client.HTTPException):
         return None
+    finally:
+        connection.close()
     return {key: answer.get(key) for key in _INFO} if answer.get("ServerVersion") else None
 
 
