@@ -18,7 +18,7 @@ from ._files import read_text, sha256
 from ._paths import RUN_DIR, VAR_DIR
 from ._subprocess import run
 
-REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service")
+REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service", "gpufleet-docker-cdi.service")
 RECORD = VAR_DIR + "/container_toolkit.json"
 ENGINES_RECORD = RUN_DIR + "/container_engines.json"
 OWNED = (
@@ -26,6 +26,7 @@ OWNED = (
     "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources",
     "/etc/yum.repos.d/gpufleet-container-toolkit.repo",
     "/etc/systemd/system/gpufleet-cdi-refresh.service",
+    "/etc/systemd/system/gpufleet-docker-cdi.service",
     "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet.conf",
 )
 _SOURCE_FILES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources", "/etc/yum.repos.d/*.repo")

@@ -13,6 +13,8 @@ from ._engines import DAEMONS, plan_engine
 from ._toolkit_input import Draft, Settings
 from ._toolkit_packages import APT_KEY, NAMES, OWNED, RECORD, reload_class
 
+_UNITS = (_toolkit_units.OUR_UNIT, _toolkit_units.DOCKER_UNIT)
+
 Info = t.Mapping[str, t.Any]
 
 
@@ -32,7 +34,7 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
     if work:
         draft.plan.details["engines"] = work
     owned = [path for path, there in info["owned"].items() if there]
-    units = [path for path in owned if path in (_toolkit_units.DROP_IN, _toolkit_units.OUR_UNIT)]
+    units = [path for path in owned if path in (_toolkit_units.DROP_IN, *_UNITS)]
     for path in owned:
         draft.change("file", path, "present", None, f"{path} goes away", reload_class(info) if path in units else "none")
     installed = sorted(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))
@@ -45,5 +47,5 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
             "lift": sorted(set(record.get("holds") or ()) & set((facts.get("packages") or {}).get("holds") or ())),
             "packages": installed if settings.packages else [],
             "reload": bool(units),
-            "units": ["gpufleet-cdi-refresh.service"] if _toolkit_units.OUR_UNIT in units else [],
+            "units": [path.rpartition("/")[2] for path in units if path in _UNITS],
         }

@@ -53,6 +53,28 @@ def unit_text() -> str:
     )
 
 
+# Docker restores containers before it knows CDI (moby/moby#49989, put right in 28.2.0): with a restart policy they stay down.
+DOCKER_FORGETS_FROM, DOCKER_FORGETS_BELOW = "25.0", "28.2.0"
+DOCKER_UNIT = "/etc/systemd/system/gpufleet-docker-cdi.service"
+
+
+def docker_unit_text() -> str:
+    return (
+        f"{_HEADER}[Unit]\nDescription=Start containers with CDI devices that Docker left down at its start (moby/moby#49989)\n"
+        "ConditionPathExists=/usr/bin/docker\nAfter=docker.service\n\n"
+        "[Service]\nType=oneshot\nTimeoutStartSec=120\n"
+        "ExecStart=/bin/sh -c 'for id in $$(docker ps -aq --filter status=exited --filter status=created); do "
+        'case "$$(docker inspect -f "{{.HostConfig.RestartPolicy.Name}}: {{.State.Error}}" $$id)" in '
+        "always:*device?driver*cdi*|unless-stopped:*device?driver*cdi*) docker start $$id ;; esac; done'\n\n"
+        "[Install]\nWantedBy=docker.service\n"
+    )
+
+
+def docker_forgets(info: Info) -> bool:
+    version = (info["engines"].get("docker") or {}).get("version")
+    return bool(version) and version_key(DOCKER_FORGETS_FROM) <= version_key(version) < version_key(DOCKER_FORGETS_BELOW)
+
+
 def refresh_unit(version: str, info: Info) -> tuple[str, str]:
     """Which unit refreshes, and why not the toolkit's own where it is ours."""
     vendor = info["toolkit"]["units"].get(VENDOR)
@@ -63,15 +85,26 @@ def refresh_unit(version: str, info: Info) -> tuple[str, str]:
     return OURS, f"the toolkit ships its own unit from {VENDOR_FROM} on"
 
 
+_PURPOSE = {
+    DROP_IN: "orders CDI before the engines",
+    OUR_UNIT: "writes the CDI specification before the engines start",
+    DOCKER_UNIT: "starts GPU containers that this release of Docker leaves down",
+}
+
+
 def plan_units(draft: Draft, settings: Settings, info: Info, version: str) -> str:
     """The unit files; the name of the unit that refreshes."""
     unit, why = refresh_unit(version, info)
-    wanted = {DROP_IN: drop_in_text() if unit == VENDOR and settings.boot_order else None, OUR_UNIT: unit_text() if unit == OURS else None}
+    wanted = {
+        DROP_IN: drop_in_text() if unit == VENDOR and settings.boot_order else None,
+        OUR_UNIT: unit_text() if unit == OURS else None,
+        DOCKER_UNIT: docker_unit_text() if settings.cdi and settings.boot_order and docker_forgets(info) else None,
+    }
     files = []
     for path, text in wanted.items():
         before = (info["owned"].get(path) or {}).get("text")
         if before != text:
-            message = f"{path} orders CDI before the engines" + (f" ({why})" if why and text else "") if text else f"{path} goes away"
+            message = f"{path}: {_PURPOSE[path]}" + (f" ({why})" if why and path == OUR_UNIT else "") if text else f"{path} goes away"
             draft.change("unit", path, "different" if before else None, text, message, reload_class(info))
             files.append({"path": path, "text": text})
     units = info["toolkit"]["units"]
@@ -80,9 +113,10 @@ def plan_units(draft: Draft, settings: Settings, info: Info, version: str) -> st
         draft.change(
             "daemon_reload", ", ".join(stale), "older than its file", "as its file", "systemd reads its units anew", reload_class(info)
         )
-    enable = [unit] if units.get(unit, {}).get("enabled") != "enabled" and (unit in units or files) else []
-    if enable:
-        draft.change("enable", unit, units.get(unit, {}).get("enabled"), "enabled", f"{unit} runs at each boot")
+    kept = [unit, *([DOCKER_UNIT.rpartition("/")[2]] if wanted[DOCKER_UNIT] else [])]
+    enable = [name for name in kept if units.get(name, {}).get("enabled") != "enabled" and (name in units or files)]
+    for name in enable:
+        draft.change("enable", name, units.get(name, {}).get("enabled"), "enabled", f"{name} runs at each boot")
     if files or stale or enable:
         draft.plan.details["units"] = {"files": files, "reload": bool(files or stale), "enable": enable}
     return unit

@@ -28,7 +28,8 @@ def refresh(host: Any) -> str:
 
 # The first test: later ones ask apt and the engines themselves.
 def test_second_run_asked_for_nothing(action_log: Any) -> None:
-    assert action_log() == []
+    # The unit that wakes Docker's GPU containers after a boot asks Docker; that is no run of ours.
+    assert [action for action in action_log() if action.kind != "container" or "AnsiballZ" in action.caller] == []
 
 
 def test_docker_kept_everything_that_was_there(host: Any) -> None:
