@@ -69,7 +69,7 @@ class ActionModule(ActionBase):
         if answer.get("failed") or answer.get("unreachable"):
             result.update(answer)
             return None
-        info = answer["container_info"]
+        info = t.cast("dict[str, t.Any]", answer["container_info"])
         engine, facts = args["engine"], info["engines"].get(args["engine"])
         if facts is None:
             there = ", ".join(sorted(info["engines"])) or "none"

@@ -50,7 +50,7 @@ def read_engines(units: Units, rootless: t.Mapping[str, str]) -> dict[str, dict[
         if not binary:
             continue
         version = None if engine == "podman" else _version(binary)  # nothing of podman is configured
-        facts = {"binary": binary, "version": version, "unit": _unit(unit), "files": [], "running": None, "rootless": []}
+        facts: dict[str, t.Any] = {"binary": binary, "version": version, "unit": _unit(unit), "files": [], "running": None, "rootless": []}
         if engine == "docker":
             facts["files"] = [read_config("/etc/docker/daemon.json")]
             facts["arguments"] = _arguments(unit)

@@ -8,6 +8,7 @@ Private to the collection.
 
 from __future__ import annotations
 
+import copy
 import typing as t
 from dataclasses import dataclass, field
 
@@ -164,6 +165,21 @@ def put(tree: Tree, value: t.Any, *keys: str) -> None:
     for key in keys[:-1]:
         tree = tree.setdefault(key, {})
     tree[keys[-1]] = value
+
+
+def deep(base: t.Any, over: t.Any) -> t.Any:
+    """`over` on `base`, tables key by key; neither is changed."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        return {**base, **{key: deep(base.get(key), value) for key, value in over.items()}}
+    return copy.deepcopy(over)
+
+
+def model_of(runtimes: Tree, *names: t.Any) -> Tree:
+    """A copy of the first runtime of these that is there and not ours; empty if none is."""
+    for name in names:
+        if name != RUNTIME and isinstance(name, str) and isinstance(runtimes.get(name), dict):
+            return copy.deepcopy(t.cast(Tree, runtimes[name]))
+    return {}
 
 
 def is_runtime(path: t.Any) -> bool:

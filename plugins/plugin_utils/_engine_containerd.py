@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import copy
 import fnmatch
-import re
 import typing as t
 
-from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, differences, is_runtime, put, table
+from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, differences, is_runtime, model_of, put, table
 from ._engine_text import BrokenText, Tree, dump_toml, edit_toml, parse_toml
 from ._versions import key as version_key
 
@@ -112,23 +111,17 @@ def merges(version: str | None) -> bool:
     return bool(version) and version_key(str(version)) >= version_key(MERGES_FROM)
 
 
-def overlay(base: Tree, over: Tree, deep: bool) -> Tree:
+def overlay(base: Tree, over: Tree, merging: bool) -> Tree:
     """One file on another, as containerd does it."""
     out = copy.deepcopy(base)
     for key, value in over.items():
         if key == "plugins" and isinstance(value, dict):
             plugins = out.setdefault("plugins", {})
             for name, content in value.items():
-                plugins[name] = _deep(plugins.get(name), content) if deep else copy.deepcopy(content)
+                plugins[name] = deep(plugins.get(name), content) if merging else copy.deepcopy(content)
         elif key not in ("version", "imports"):
-            out[key] = _deep(out.get(key), value)
+            out[key] = deep(out.get(key), value)
     return out
-
-
-def _deep(base: t.Any, over: t.Any) -> t.Any:
-    if isinstance(base, dict) and isinstance(over, dict):
-        return {**base, **{key: _deep(base.get(key), value) for key, value in over.items()}}
-    return copy.deepcopy(over)
 
 
 def disabled(config: Config) -> bool:
@@ -142,9 +135,7 @@ def runtime_of(cri: Tree, wanted: Wanted) -> Tree:
     existing = runtimes.get(RUNTIME)
     if isinstance(existing, dict) and is_runtime(table(existing, "options").get("BinaryName")):
         return copy.deepcopy(existing)
-    names = [table(cri, "containerd").get("default_runtime_name"), "runc", "crun"]
-    model = next((runtimes[name] for name in names if name != RUNTIME and isinstance(runtimes.get(name), dict)), {})
-    entry = copy.deepcopy(model)
+    entry = model_of(runtimes, table(cri, "containerd").get("default_runtime_name"), "runc", "crun")
     entry.setdefault("runtime_type", "io.containerd.runc.v2")
     put(entry, wanted.runtime_path, "options", "BinaryName")
     return entry
@@ -235,9 +226,3 @@ def dump_problem(dump: str, wanted: Wanted) -> str:
     if runc is True and table(entry, "options").get("SystemdCgroup") is not True:
         return f"runtime {RUNTIME} has lost SystemdCgroup"
     return ""
-
-
-def imports_of(text: str) -> list[str]:
-    """Patterns in `imports = [...]`, found without parsing; only to know which files to read."""
-    found = re.search(r"^\s*imports\s*=\s*\[(.*?)\]", text, re.MULTILINE | re.DOTALL)
-    return re.findall(r"[\"']([^\"']+)[\"']", found.group(1)) if found else []

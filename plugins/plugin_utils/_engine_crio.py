@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import copy
 import typing as t
 
-from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, differences, is_runtime, put, table
+from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, deep, differences, is_runtime, model_of, put, table
 from ._engine_text import BrokenText, Tree, dump_toml, parse_toml
 
 ROOT = "/etc/crio/crio.conf"
@@ -37,7 +36,7 @@ def _plan(answer: EngineAnswer, wanted: Wanted, trees: t.Mapping[str, Tree], fil
     before = trees.get(DROP_IN, {})
     base: Tree = {}
     for path in sorted((path for path in trees if path != DROP_IN), key=lambda path: (path != ROOT, path)):
-        base = _deep(base, trees[path])
+        base = deep(base, trees[path])
     if not wanted.present:
         if before:
             answer.files.append(NewFile(DROP_IN, None, ("crio.runtime.runtimes.nvidia",)))
@@ -56,9 +55,8 @@ def _plan(answer: EngineAnswer, wanted: Wanted, trees: t.Mapping[str, Tree], fil
 def drop_in(base: Tree, before: Tree, wanted: Wanted) -> Tree:
     """Our file: the runtime that is used now, with our binary (its monitor_path and the rest stay)."""
     runtimes = table(base, "crio", "runtime", "runtimes")
-    names = [table(base, "crio", "runtime").get("default_runtime"), "crun", "runc"]
-    model = next((runtimes[name] for name in names if name != RUNTIME and isinstance(runtimes.get(name), dict)), {})
-    entry = {**copy.deepcopy(model), "runtime_type": "oci"}
+    model = model_of(runtimes, table(base, "crio", "runtime").get("default_runtime"), "crun", "runc")
+    entry = {**model, "runtime_type": "oci"}
     known = table(before, "crio", "runtime", "runtimes", RUNTIME).get("runtime_path")
     entry["runtime_path"] = known if is_runtime(known) else wanted.runtime_path
     out: Tree = {}
@@ -68,9 +66,3 @@ def drop_in(base: Tree, before: Tree, wanted: Wanted) -> Tree:
     ):
         put(out, RUNTIME, "crio", "runtime", "default_runtime")
     return out
-
-
-def _deep(base: t.Any, over: t.Any) -> t.Any:
-    if isinstance(base, dict) and isinstance(over, dict):
-        return {**base, **{key: _deep(base.get(key), value) for key, value in over.items()}}
-    return copy.deepcopy(over)

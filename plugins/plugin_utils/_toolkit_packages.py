@@ -119,7 +119,11 @@ def _holds(draft: Draft, settings: Settings, facts: Info, info: Info, manager: s
         draft.plan.details["lift_first"] = sorted(held & ours)
     record = info["toolkit"].get("record") or {}
     kept = sorted(wanted & (ours | (wanted - held))) if settings.hold else []
-    future = {"schema": 1, "holds": kept, "previous": draft.plan.details["packages"]["previous"] if moving else record.get("previous") or {}}
+    future = {
+        "schema": 1,
+        "holds": kept,
+        "previous": draft.plan.details["packages"]["previous"] if moving else record.get("previous") or {},
+    }
     if future != record:
         if not moving and held == wanted:
             draft.change("record", RECORD, "different" if record else None, future, "what this role holds")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from typing import Any
 
 import pytest
+import tomllib
 import yaml
 
 SET = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _cdi
 
 UUIDS = ("GPU-00000000-aaaa-bbbb-cccc-000000000000", "GPU-00000001-aaaa-bbbb-cccc-000000000001")
@@ -54,7 +55,11 @@ def test_a_true_specification_is_not_stale() -> None:
         (spec(), _cdi.Reality("580.159.04", UUIDS, (), {**PATHS, LIBRARY: None}), f"not on the host: {LIBRARY}"),
         (spec(), _cdi.Reality("580.159.04", UUIDS, (), {**PATHS, "/dev/nvidia1": None}), "device node /dev/nvidia1 is not there"),
         (spec(), _cdi.Reality("580.159.04", UUIDS, (), {**PATHS, "/dev/nvidia1": FILE}), "device node /dev/nvidia1 is not there"),
-        (spec(), _cdi.Reality("580.159.04", UUIDS, (), {**PATHS, "/dev/nvidia-uvm-tools": char(238, 1)}), "/dev/nvidia-uvm-tools is missing in it"),
+        (
+            spec(),
+            _cdi.Reality("580.159.04", UUIDS, (), {**PATHS, "/dev/nvidia-uvm-tools": char(238, 1)}),
+            "/dev/nvidia-uvm-tools is missing in it",
+        ),
         (spec(), _cdi.Reality("580.159.04", UUIDS, (MIG,), PATHS), f"GPUs that are not in it: {MIG}"),
     ],
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 
 import pytest
+import tomllib
+
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_containerd as containerd
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_crio as crio
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_common import HostFile, Wanted
@@ -41,7 +42,9 @@ SystemdCgroup = true
 
 
 def plan(files: dict[str, str], version: str, **wanted: object) -> containerd.EngineAnswer:
-    return containerd.plan_files(Wanted(**wanted), [HostFile(path, "ok", text) for path, text in files.items()], version, "/usr/bin/containerd")
+    return containerd.plan_files(
+        Wanted(**wanted), [HostFile(path, "ok", text) for path, text in files.items()], version, "/usr/bin/containerd"
+    )
 
 
 def written(answer: containerd.EngineAnswer, files: dict[str, str]) -> dict[str, str]:
@@ -49,7 +52,14 @@ def written(answer: containerd.EngineAnswer, files: dict[str, str]) -> dict[str,
     return {**files, **{new.path: new.text for new in answer.files if new.text is not None}}
 
 
-@pytest.mark.parametrize(("text", "version", "plugin"), [(V2, "1.7.24", "io.containerd.grpc.v1.cri"), (V3, "2.0.1", "io.containerd.cri.v1.runtime"), (V2, "2.1.0", "io.containerd.grpc.v1.cri")])
+@pytest.mark.parametrize(
+    ("text", "version", "plugin"),
+    [
+        (V2, "1.7.24", "io.containerd.grpc.v1.cri"),
+        (V3, "2.0.1", "io.containerd.cri.v1.runtime"),
+        (V2, "2.1.0", "io.containerd.grpc.v1.cri"),
+    ],
+)
 def test_the_drop_in_has_the_roots_schema_and_keeps_systemd_cgroup(text: str, version: str, plugin: str) -> None:
     after = written(plan({containerd.ROOT: text}, version), {containerd.ROOT: text})
     drop_in = tomllib.loads(after[containerd.DROP_IN])
@@ -125,7 +135,9 @@ def test_a_foreign_drop_in_is_part_of_the_base() -> None:
     drop_in = tomllib.loads(written(plan(files, "1.7.24"), {})[containerd.DROP_IN])
     cri = drop_in["plugins"]["io.containerd.grpc.v1.cri"]
     assert cri["sandbox_image"] == "other"
-    assert list(cri["containerd"]["runtimes"]) == ["nvidia"], "up to 2.0 a later file replaces the plugin's table: runc's entry of the root is gone"
+    assert list(cri["containerd"]["runtimes"]) == ["nvidia"], (
+        "up to 2.0 a later file replaces the plugin's table: runc's entry of the root is gone"
+    )
 
 
 def test_cri_switched_off_is_left_alone() -> None:
@@ -165,13 +177,21 @@ def test_without_tomlkit_nothing_is_written_and_the_finding_says_so(monkeypatch:
 
 
 def test_dump_is_judged_by_meaning() -> None:
-    dump = V2 + '\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\n'
+    dump = (
+        V2
+        + '\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\n'
+    )
     assert containerd.dump_problem(dump, Wanted()) == "runtime nvidia has lost SystemdCgroup"
     assert containerd.dump_problem(dump + "SystemdCgroup = true\n", Wanted()) == ""
     assert "not among runc" in containerd.dump_problem(V2, Wanted())
 
 
-CRIO = '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/bin/crun"\nmonitor_path = "/usr/bin/conmon"\n'
+CRIO = """[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/bin/crun"
+monitor_path = "/usr/bin/conmon"
+"""
 
 
 def test_crio_drop_in_is_a_copy_of_the_runtime_in_use() -> None:

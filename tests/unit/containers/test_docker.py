@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_docker as docker
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_common import HostFile, Wanted
 
@@ -30,7 +31,10 @@ def test_foreign_keys_and_their_order_stay() -> None:
     before = json.loads(RICH)
     assert not findings
     assert list(after) == list(before)
-    assert after.pop("runtimes") == {"kata": {"path": "/usr/bin/kata-runtime"}, "nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []}}
+    assert after.pop("runtimes") == {
+        "kata": {"path": "/usr/bin/kata-runtime"},
+        "nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []},
+    }
     assert after.pop("features") == {"buildkit": True, "cdi": True}
     assert after == {key: value for key, value in before.items() if key not in ("runtimes", "features")}
     assert files[0].parts == ("runtimes.nvidia", "features.cdi")

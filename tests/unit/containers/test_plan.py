@@ -7,6 +7,7 @@ import datetime
 from typing import Any
 
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _plan_container_toolkit as planner
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_packages as packages
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_units as units
@@ -27,7 +28,14 @@ def file(path: str, text: str | None) -> dict[str, Any]:
 def docker(text: str | None, version: str = "26.1.5", running: dict[str, Any] | None = None) -> dict[str, Any]:
     unit = {"active": "active", "enabled": "enabled", "invocation": "a", "started_at": 10.0, "pulls_down": []}
     info = {"Runtimes": {"runc": {}}, "DefaultRuntime": "runc", "CDISpecDirs": [], "LiveRestoreEnabled": False, "ContainersRunning": 1}
-    return {"binary": "/usr/bin/dockerd", "version": version, "unit": unit, "files": [file("/etc/docker/daemon.json", text)], "running": running or info, "rootless": []}
+    return {
+        "binary": "/usr/bin/dockerd",
+        "version": version,
+        "unit": unit,
+        "files": [file("/etc/docker/daemon.json", text)],
+        "running": running or info,
+        "rootless": [],
+    }
 
 
 def facts() -> dict[str, Any]:
@@ -76,7 +84,13 @@ def good() -> dict[str, Any]:
     }
     info["owned"] = {path: {"sha256": "", "text": text} for path, text in texts.items()}
     text = '{"runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []}}, "features": {"cdi": true}}'
-    running = {"Runtimes": {"runc": {}, "nvidia": {}}, "DefaultRuntime": "runc", "CDISpecDirs": ["/etc/cdi"], "LiveRestoreEnabled": False, "ContainersRunning": 1}
+    running = {
+        "Runtimes": {"runc": {}, "nvidia": {}},
+        "DefaultRuntime": "runc",
+        "CDISpecDirs": ["/etc/cdi"],
+        "LiveRestoreEnabled": False,
+        "ContainersRunning": 1,
+    }
     info["engines"] = {"docker": docker(text, running=running)}
     spec = f"kind: nvidia.com/gpu\ncdiVersion: 0.7.0\ndevices: [{{name: {UUID}}}, {{name: all}}]\n"
     info["cdi"]["specs"] = [{**file("/var/run/cdi/nvidia.yaml", spec)}]
@@ -184,7 +198,9 @@ def test_a_second_specification_is_a_finding_and_goes_only_when_asked() -> None:
     given["container_info"]["cdi"]["specs"].insert(0, file("/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n"))
     given["container_info"]["cdi"]["specs"].insert(0, file("/etc/cdi/other.yaml", "kind: example.com/fpga\n"))
     found = plan(given)
-    assert [(finding.id, finding.severity, finding.subject) for finding in found.findings] == [("container_toolkit.cdi_duplicate", "warn", "/etc/cdi/nvidia.yaml")]
+    assert [(finding.id, finding.severity, finding.subject) for finding in found.findings] == [
+        ("container_toolkit.cdi_duplicate", "warn", "/etc/cdi/nvidia.yaml")
+    ]
     assert found.changes == []
     assert plan(given, cdi_remove_duplicates=True).details["cdi_remove"] == ["/etc/cdi/nvidia.yaml"]
 
@@ -228,14 +244,20 @@ def test_no_engine_is_no_reason_to_stop() -> None:
         ({"hold": "yes"}, "nvidia_container_toolkit_hold", None),
         ({"holds": True}, "nvidia_container_toolkit_holds", "hold"),
         ({"repository_url": "ftp://x"}, "nvidia_container_toolkit_repository_url", None),
-        ({"config": {"nvidia-container-cli.env": []}}, "nvidia_container_toolkit_config[nvidia-container-cli.env]", "nvidia-container-cli.environment"),
+        (
+            {"config": {"nvidia-container-cli.env": []}},
+            "nvidia_container_toolkit_config[nvidia-container-cli.env]",
+            "nvidia-container-cli.environment",
+        ),
         ({"config": {"disable-require": "true"}}, "nvidia_container_toolkit_config[disable-require]", None),
     ],
 )
 def test_bad_input_names_variable_and_nearest(desired: dict[str, Any], subject: str, nearest: str | None) -> None:
     result = plan(facts(), **desired)
     assert result.changes == []
-    assert [(finding.id, finding.severity, finding.subject, finding.nearest) for finding in result.findings] == [("container_toolkit.bad_input", "block", subject, nearest)]
+    assert [(finding.id, finding.severity, finding.subject, finding.nearest) for finding in result.findings] == [
+        ("container_toolkit.bad_input", "block", subject, nearest)
+    ]
 
 
 def test_toolkit_configuration_is_compared_with_defaults_in_mind() -> None:
@@ -262,14 +284,29 @@ deb [signed-by=/x.gpg] https://nvidia.github.io/libnvidia-container/stable/deb/$
 #deb https://nvidia.github.io/libnvidia-container/experimental/deb/$(ARCH) /
 deb http://deb.debian.org/debian bookworm main
 """
-SOURCES = "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\n\nTypes: deb\nURIs: https://nvidia.github.io/nvidia-docker/x\nSuites: /\nEnabled: yes\n"
+SOURCES = """Types: deb
+URIs: http://deb.debian.org/debian
+Suites: bookworm
+
+Types: deb
+URIs: https://nvidia.github.io/nvidia-docker/x
+Suites: /
+Enabled: yes
+"""
 REPO = "[a]\nbaseurl=https://nvidia.github.io/libnvidia-container/stable/rpm/x86_64\nenabled=1\n[b]\nbaseurl=http://other\nenabled=1\n"
 
 
 def test_old_sources_are_switched_off_and_all_else_stays() -> None:
-    assert packages.disabled_source("/x.list", LIST).splitlines() == [f"# {line}" if number == 1 else line for number, line in enumerate(LIST.splitlines())]
-    assert packages.disabled_source("/x.sources", SOURCES) == SOURCES.replace("Enabled: yes\n", "").replace("\n\nTypes", "\n\nEnabled: no\nTypes")
-    assert packages.disabled_source("/x.repo", REPO) == "[a]\nenabled=0\nbaseurl=https://nvidia.github.io/libnvidia-container/stable/rpm/x86_64\n[b]\nbaseurl=http://other\nenabled=1\n"
+    assert packages.disabled_source("/x.list", LIST).splitlines() == [
+        f"# {line}" if number == 1 else line for number, line in enumerate(LIST.splitlines())
+    ]
+    assert packages.disabled_source("/x.sources", SOURCES) == SOURCES.replace("Enabled: yes\n", "").replace(
+        "\n\nTypes", "\n\nEnabled: no\nTypes"
+    )
+    assert (
+        packages.disabled_source("/x.repo", REPO)
+        == "[a]\nenabled=0\nbaseurl=https://nvidia.github.io/libnvidia-container/stable/rpm/x86_64\n[b]\nbaseurl=http://other\nenabled=1\n"
+    )
     for path, text in (("/x.list", LIST), ("/x.sources", SOURCES), ("/x.repo", REPO)):
         once = packages.disabled_source(path, text)
         assert packages.disabled_source(path, once) == once
@@ -278,13 +315,21 @@ def test_old_sources_are_switched_off_and_all_else_stays() -> None:
 def test_absent_leaves_nothing_of_ours() -> None:
     result = plan(good(), state="absent")
     assert result.details["absent"]["lift"] == sorted(packages.NAMES)
-    assert set(result.details["absent"]["files"]) >= {units.DROP_IN, units.DOCKER_UNIT, packages.APT_SOURCE, packages.APT_KEY, packages.RECORD}
+    assert set(result.details["absent"]["files"]) >= {
+        units.DROP_IN,
+        units.DOCKER_UNIT,
+        packages.APT_SOURCE,
+        packages.APT_KEY,
+        packages.RECORD,
+    }
     assert result.details["engines"] == [{"engine": "docker", "user": ""}]
 
 
 def test_changes_never_show_values_of_an_engines_file() -> None:
     given = facts()
-    given["container_info"]["engines"]["docker"]["files"] = [file("/etc/docker/daemon.json", '{"proxies": {"http-proxy": "http://user:secret@p"}}')]
+    given["container_info"]["engines"]["docker"]["files"] = [
+        file("/etc/docker/daemon.json", '{"proxies": {"http-proxy": "http://user:secret@p"}}')
+    ]
     assert "secret" not in str(plan(given).to_dict())
 
 
