@@ -14,7 +14,7 @@ import copy
 import fnmatch
 import typing as t
 
-from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, differences, is_runtime, model_of, put, table
+from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, deep, differences, is_runtime, model_of, put, table
 from ._engine_text import BrokenText, Tree, dump_toml, edit_toml, parse_toml
 from ._versions import key as version_key
 

@@ -206,3 +206,19 @@ def test_crio_drop_in_is_a_copy_of_the_runtime_in_use() -> None:
 def test_crio_broken_drop_in_of_somebody_else() -> None:
     answer = crio.plan_files(Wanted(), [HostFile("/etc/crio/crio.conf.d/10-x.conf", "ok", "[crio\n")], "/usr/bin/crio")
     assert "10-x.conf, line 1" in answer.findings[0].message
+
+
+def test_from_2_1_on_a_foreign_drop_in_is_merged_key_by_key() -> None:
+    other = '[debug]\nlevel = "warn"\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "other"\n'
+    text = 'imports = ["/etc/containerd/conf.d/*.toml"]\n' + V2 + '[debug]\nlevel = "info"\nuid = 1\n'
+    files = {
+        containerd.ROOT: HostFile(containerd.ROOT, "ok", text),
+        "/etc/containerd/conf.d/10.toml": HostFile("/etc/containerd/conf.d/10.toml", "ok", other),
+    }
+    config = containerd.read(containerd.EngineAnswer("containerd"), files, "2.1.0")
+    assert config is not None
+    cri = config.base["plugins"]["io.containerd.grpc.v1.cri"]
+    assert (cri["sandbox_image"], list(cri["containerd"]["runtimes"])) == ("other", ["runc"])
+    assert config.base["debug"] == {"level": "warn", "uid": 1}
+    entry = tomllib.loads(plan({path: file.text for path, file in files.items()}, "2.1.0").files[0].text or "")
+    assert entry["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
