@@ -11,7 +11,7 @@ from . import _toolkit_units
 from ._engine_common import Wanted
 from ._engines import DAEMONS, plan_engine
 from ._toolkit_input import Draft, Settings
-from ._toolkit_packages import APT_KEY, NAMES, OWNED, RECORD, reload_class
+from ._toolkit_packages import APT_KEY, NAMES, OWNED, RECORD, foreign_holds, reload_class
 
 _UNITS = (_toolkit_units.OUR_UNIT, _toolkit_units.DOCKER_UNIT)
 
@@ -39,6 +39,7 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
         draft.change("file", path, "present", None, f"{path} goes away", reload_class(info) if path in units else "none")
     installed = sorted(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))
     if settings.packages and installed:
+        foreign_holds(draft, facts, info)
         draft.change("packages", ", ".join(installed), "installed", None, "the container toolkit's packages go away", reload_class(info))
     record = info["toolkit"].get("record") or {}
     if owned or installed or record:

@@ -70,17 +70,7 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
             needed=f"{version} with nvidia_container_toolkit_allow_downgrade: true",
             fix="Set nvidia_container_toolkit_allow_downgrade: true for this run, or ask for the installed version or a newer one.",
         )
-    ours = set(((info["toolkit"].get("record") or {}).get("holds")) or ())
-    foreign = sorted(set((facts.get("packages") or {}).get("holds") or ()) & set(NAMES) - ours)
-    if foreign:
-        draft.find(
-            "foreign_hold",
-            "block",
-            f"Somebody else holds {', '.join(foreign)}, which would have to change.",
-            found=f"held: {', '.join(foreign)}",
-            needed="no hold of others on what must change",
-            fix=f"If the hold is no longer wanted: apt-mark unhold {' '.join(foreign)}",
-        )
+    foreign_holds(draft, facts, info)
     before = {name: installed.get(name) for name in NAMES}
     draft.change(
         "packages",
@@ -98,6 +88,21 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
         "remove": superseded,
         "previous": installed,
     }
+
+
+def foreign_holds(draft: Draft, facts: Info, info: Info) -> None:
+    """Packages of the set that somebody else holds must not change."""
+    ours = set(((info["toolkit"].get("record") or {}).get("holds")) or ())
+    foreign = sorted(set((facts.get("packages") or {}).get("holds") or ()) & set(NAMES) - ours)
+    if foreign:
+        draft.find(
+            "foreign_hold",
+            "block",
+            f"Somebody else holds {', '.join(foreign)}, which would have to change.",
+            found=f"held: {', '.join(foreign)}",
+            needed="no hold of others on what must change",
+            fix=f"If the hold is no longer wanted: apt-mark unhold {' '.join(foreign)}",
+        )
 
 
 def reload_class(info: Info) -> t.Literal["none", "host_service_restart"]:

@@ -325,6 +325,12 @@ def test_absent_leaves_nothing_of_ours() -> None:
     assert result.details["engines"] == [{"engine": "docker", "user": ""}]
 
 
+def test_absent_respects_a_foreign_hold() -> None:
+    given = good()
+    given["container_info"]["toolkit"]["record"] = None
+    assert [finding.id for finding in plan(given, state="absent").findings] == ["container_toolkit.foreign_hold"]
+
+
 def test_changes_never_show_values_of_an_engines_file() -> None:
     given = facts()
     given["container_info"]["engines"]["docker"]["files"] = [
