@@ -26,11 +26,11 @@ sanity: setup ## ansible-test sanity, linters, types, docs
 	@tests/run sanity
 
 .PHONY: test
-test: setup system ## every tier that CI runs
+test: system setup ## every tier that CI runs
 	@tests/run unit sanity build molecule
 
 .PHONY: full
-full: setup system ## all of `test` and what takes long
+full: system setup ## all of `test` and what takes long
 	@tests/run unit sanity build molecule full
 
 .PHONY: bench
@@ -38,10 +38,10 @@ bench: setup ## measured figures, one JSON line each
 	@tests/run-bench
 
 .PHONY: demo
-demo: setup system ## the stack on a simulated fleet, and its report
+demo: system setup ## the stack on a simulated fleet, and its report
 	@tests/demo/run
 
 .PHONY: clean
 clean: ## remove the lab (hosts, network, images) and build products; .venv stays
-	@tests/lab/lab clean
+	@for lab in .lab/*/; do [ ! -d "$$lab" ] || LAB_NAME=$$(basename "$$lab") tests/lab/lab clean; done
 	@rm -rf .build .ansible .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,18 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/lab"))
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/lab"))
 
-from labtool import actions
+from labtool import actions  # noqa: E402
+
+
+@pytest.fixture
+def host_tasks(host: Any) -> dict[str, int]:
+    """Counts of the run before this verify (the idempotence run) on this host: total, ok, changed, skipped, failed."""
+    text = (ROOT / ".build/host_tasks.json").read_text()
+    counts: dict[str, int] = json.loads(text)["hosts"][host.backend.get_pytest_id().rpartition("/")[2]]
+    return counts
 
 
 @pytest.fixture

@@ -18,12 +18,16 @@ from ansible.plugins.action import ActionBase
 from ..plugin_utils import _facts, _render
 from ..plugin_utils._conduct import judge_conduct
 from ..plugin_utils._contracts import DISRUPTIONS, Context, Finding, Plan
-from ..plugin_utils._lock import drift, group_of
+from ..plugin_utils._lock import group_of
+from ..plugin_utils._lock_drift import drift
 from ..plugin_utils._matrix import judge
-from ..plugin_utils._matrix_load import MatrixError, load_matrix
+from ..plugin_utils._matrix_load import MatrixError, load_matrix, warm
 from ..plugin_utils._products import complete
 from ..plugin_utils._runtime import host_core_sha256
 from ..plugin_utils._summary import host_summary
+
+# This import happens once, in the main process of ansible-playbook: its forked workers inherit the parsed rows.
+warm()
 
 # Which findings of the matrix stop which component. A role answers for its own ground only:
 # an engine's advisory must not keep the power limit of a host from being set.
@@ -121,7 +125,7 @@ class ActionModule(ActionBase):
             # What a person reads when a host is stopped: the findings, not the facts behind them.
             for key in ("ansible_facts", "details", "diff", "predicted"):
                 result.pop(key, None)
-            result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking))
+            result.update(failed=True, changed=False, msg=_render.refusal(args["component"], blocking, args["verify"]))
         return result
 
     def _context(self, args: dict[str, t.Any], lock: dict[str, t.Any] | None) -> Context:

@@ -32,6 +32,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "container_toolkit": {"type": "dict", "default": {}},
     "engines": {"type": "raw"},
     "matrix_overlay": {"type": "list", "elements": "path", "default": []},
+    "allow": {"type": "list", "elements": "dict", "default": []},
     "unknown": {"type": "str", "default": "block", "choices": ["warn", "block"]},
 }
 HEADER = """\
@@ -60,7 +61,7 @@ class ActionModule(ActionBase):
         hostvars = (task_vars or {})["hostvars"]
         facts = {host: _host(hostvars, host) for host in args["hosts"]}
         documents = {host: complete(document, matrix) if document else {} for host, document in facts.items()}
-        policy = Context(today=datetime.date.today(), unknown=args["unknown"])
+        policy = Context(today=datetime.date.today(), unknown=args["unknown"], allow=tuple(args["allow"]))
         document, problems = resolve(matrix, documents, _wanted(args), policy)
         document = json.loads(json.dumps(document))  # plain types: YAML knows no subclass of str
         if not document["groups"]:
@@ -83,7 +84,9 @@ class ActionModule(ActionBase):
 def _host(hostvars: t.Any, host: str) -> dict[str, t.Any]:
     if host not in hostvars:
         raise AnsibleActionFail(f"hosts names {host}, which is not in the inventory")
-    return _facts.effective(_facts.read(hostvars[host]))
+    fact = _facts.read(hostvars[host])
+    # A persistent fact cache must not lock what a host was yesterday.
+    return _facts.effective(fact) if _facts.fresh(fact, _facts.run_id()) else {}
 
 
 def _wanted(args: dict[str, t.Any]) -> dict[str, t.Any]:

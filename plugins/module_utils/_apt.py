@@ -144,6 +144,8 @@ class Apt:
             return
         if result.state != "ok":
             raise PackageError(result.state, f"{what} did not end: {result.state}. {_tail(result)}")
+        if result.rc < 0:
+            raise PackageError("killed", f"{what} was killed by signal {-result.rc}; the next run finishes it")
         text = result.err + "\n" + result.out
         reason = next((name for name, pattern in _CAUSES if pattern.search(text)), "failed")
         raise PackageError(reason, f"{what} failed: {_tail(result)}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ._files import remove
 from ._paths import DRIVER_RECORD
 from ._state import read_state, write_state
 
@@ -20,6 +21,7 @@ def read_record(path: str = DRIVER_RECORD) -> dict[str, t.Any]:
 
 
 def update_record(changes: t.Mapping[str, t.Any], path: str = DRIVER_RECORD) -> bool:
-    """Set keys of the record (None drops one); whether that changed the file."""
+    """Set keys of the record; whether that changed the file. A record of nothing is no file."""
     state = {**read_record(path), **changes}
-    return write_state(path, KIND, {key: value for key, value in state.items() if value is not None}).changed
+    kept = {key: value for key, value in state.items() if value or key in ("packages", "holds")}
+    return write_state(path, KIND, kept).changed if any(kept.values()) else remove(path).changed

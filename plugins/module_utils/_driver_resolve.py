@@ -34,6 +34,8 @@ class Request(t.NamedTuple):
     from_url: str = ""
     """Only versions from this repository count; empty: from any."""
     downgrade: bool = False
+    optional: tuple[str, ...] = ()
+    """Come along where something offers them (kernel headers); neither held nor recorded."""
 
     def is_member(self, name: str) -> bool:
         return name in self.names or (_matches(name, self.members) and not _matches(name, self.not_members))
@@ -91,10 +93,12 @@ def resolve(request: Request, source: Source, installed: t.Mapping[str, tuple[st
     version = pick_version(request, offers)
     present = [name for name in installed if request.is_member(name)]
     named = _named(request, dict.fromkeys([*request.names, *present]), {**offers, **source.versions(present)}, version)
-    _add_dependencies(request, source, named, version)
     obsolete = _obsolete(request, present, named, installed)
+    named = {**_successors(request, source, obsolete, version), **named}
+    _add_dependencies(request, source, named, version)
+    others = [*sorted(source.versions(request.optional)), *(f"{name}-" for name in obsolete)]
     for _round in range(_ROUNDS):
-        specs = [f"{name}={exact}" if exact else name for name, exact in sorted(named.items())] + [f"{name}-" for name in obsolete]
+        specs = [f"{name}={exact}" if exact else name for name, exact in sorted(named.items())] + others
         outcome = source.simulate(specs, request.downgrade)
         pulled = [name for name in outcome.install if name not in named]
         more = {name: exact for name, exact in _named(request, pulled, source.versions(pulled), version).items() if exact}
@@ -144,6 +148,14 @@ def _obsolete(
     old = driver_version({name: installed[name][0] for name in present})
     left = [name for name in present if name not in named and upstream(installed[name][0]) == old]
     return sorted(left + [name for name in installed if name.startswith(_PINNING) and name not in request.names])
+
+
+def _successors(request: Request, source: Source, obsolete: t.Sequence[str], version: str) -> dict[str, str]:
+    """nvidia-utils-580 goes on as nvidia-utils-595 or, from 590 on, as nvidia-utils: a renamed part is not a lost one."""
+    branch = version.split(".")[0]
+    renamed = {re.sub(r"-\d{3,4}(?=-|$)", new, name) for name in obsolete if not name.startswith(_PINNING) for new in ("", f"-{branch}")}
+    wanted = sorted(renamed - {*obsolete})
+    return {name: exact for name, exact in _named(request, wanted, source.versions(wanted), version).items() if exact}
 
 
 def _from(request: Request, origin: str) -> bool:

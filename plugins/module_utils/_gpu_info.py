@@ -19,7 +19,6 @@ from ._driver_facts import read_driver
 from ._fabric import fabric_facts
 from ._fingerprint import fingerprint
 from ._gpu_facts import merge_gpus
-from ._gpu_query import query
 from ._host import read_host
 from ._managers import read_managers
 from ._nvml import Options, Outcome, run_bounded
@@ -82,6 +81,8 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
 def _ask_nvml(driver: t.Mapping[str, t.Any], options: Options, details: bool) -> Outcome:
     """A session where there is anything to talk to; else a child and an import would only cost time."""
     if driver["loaded"] or driver["library"]:
+        from ._gpu_query import query  # a quarter of this module's code: a host without a driver need not load it
+
         return run_bounded(query, {"details": details}, options)
     if driver["installed"]:
         return Outcome("no_library", reason="libnvidia-ml.so.1 is not on this host")

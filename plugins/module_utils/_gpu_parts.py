@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ._gpu_health import by_field, ecc, retired_pages
 from ._gpu_links import fabric, nvlink
-from ._gpu_names import ARCHITECTURES, COMPUTE_MODES, RECOVERY_ACTIONS, clock_reasons, named, pci_address
+from ._gpu_mig import mig
+from ._gpu_names import ARCHITECTURES, COMPUTE_MODES, clock_reasons, named, pci_address
 from ._gpu_read import Gpu
-
-_FIELDS = {
-    "temperature_c.memory": 82,
-    "row_remap.correctable": 142,
-    "row_remap.uncorrectable": 143,
-    "row_remap.pending": 144,
-    "row_remap.failure": 145,
-    "recovery_action": 230,
-}
 
 
 def identity(gpu: Gpu) -> None:
@@ -76,79 +69,6 @@ def modes(gpu: Gpu) -> None:
     gpu.out["persistence"] = None if persistence is None else bool(persistence)
     gpu.out["compute_mode"] = named(COMPUTE_MODES, gpu.get("compute_mode", "nvmlDeviceGetComputeMode"))
     gpu.out["pstate"] = gpu.get("pstate", "nvmlDeviceGetPerformanceState")
-
-
-def ecc(gpu: Gpu) -> None:
-    mode = gpu.get("ecc", "nvmlDeviceGetEccMode")
-    if mode is None:
-        return
-    default = gpu.detail("ecc.default", "nvmlDeviceGetDefaultEccMode")
-    if isinstance(default, (list, tuple)):  # pynvml 13 wraps it
-        default = default[0] if default else None
-    out: dict[str, t.Any] = {"current": bool(mode[0]), "pending": bool(mode[1]), "default": None if default is None else bool(default)}
-    if out["current"]:
-        for kind, error_type in (("corrected", 0), ("uncorrected", 1)):
-            for scope, counter in (("volatile", 0), ("aggregate", 1)):
-                key = f"{scope}_{kind}"
-                read = gpu.get if error_type else gpu.detail
-                out[key] = read(f"ecc.{key}", "nvmlDeviceGetTotalEccErrors", error_type, counter)
-    gpu.out["ecc"] = out
-
-
-def by_field(gpu: Gpu) -> None:
-    """What one call gives together: memory temperature, row remapping, recovery action."""
-    values = gpu.fields(_FIELDS)
-    thresholds = ("shutdown", "slowdown", "memory_max", "max_operating")
-    gpu.out["temperature_c"] = {
-        "gpu": gpu.get("temperature_c.gpu", "nvmlDeviceGetTemperature", 0),
-        "memory": values["temperature_c.memory"],
-        **{key: gpu.detail(f"temperature_c.{key}", "nvmlDeviceGetTemperatureThreshold", n) for n, key in enumerate(thresholds)},
-    }
-    keys = ("correctable", "uncorrectable", "pending", "failure")
-    remap = {key: values[f"row_remap.{key}"] for key in keys}
-    if remap["correctable"] is not None:
-        gpu.out["row_remap"] = {**remap, "pending": bool(remap["pending"]), "failure": bool(remap["failure"])}
-    gpu.out["recovery_action"] = named(RECOVERY_ACTIONS, values["recovery_action"])
-
-
-def retired_pages(gpu: Gpu) -> None:
-    """Before Ampere; later GPUs remap rows."""
-    if gpu.out.get("row_remap"):
-        return
-    pending = gpu.get("retired_pages", "nvmlDeviceGetRetiredPagesPendingStatus")
-    if pending is not None:
-        single = gpu.get("retired_pages.single_bit", "nvmlDeviceGetRetiredPages", 0)
-        double = gpu.get("retired_pages.double_bit", "nvmlDeviceGetRetiredPages", 1)
-        count = [None if pages is None else len(pages) for pages in (single, double)]
-        gpu.out["retired_pages"] = {"single_bit": count[0], "double_bit": count[1], "pending": bool(pending)}
-
-
-def mig(gpu: Gpu) -> None:
-    mode = gpu.get("mig", "nvmlDeviceGetMigMode")
-    if mode is None:
-        return
-    read = gpu.get if any(mode) else gpu.detail
-    maximum = read("mig.max_devices", "nvmlDeviceGetMaxMigDeviceCount")
-    devices = [_mig_device(gpu, index) for index in range(maximum or 0)] if mode[0] else []
-    gpu.out["mig"] = {"current": bool(mode[0]), "pending": bool(mode[1]), "max_devices": maximum, "devices": [d for d in devices if d]}
-
-
-def _mig_device(gpu: Gpu, index: int) -> t.Optional[dict[str, t.Any]]:
-    handle = gpu.get("mig.devices", "nvmlDeviceGetMigDeviceHandleByIndex", index)
-    if handle is None:
-        if gpu.errors.get("mig.devices") == "NOT_FOUND":  # a free slot
-            del gpu.errors["mig.devices"]
-        return None
-    part = Gpu(gpu.session, index)
-    part._handle = handle
-    size = part.get("memory", "nvmlDeviceGetMemoryInfo")
-    return {
-        "uuid": part.get("uuid", "nvmlDeviceGetUUID"),
-        "name": part.get("name", "nvmlDeviceGetName"),
-        "gpu_instance": part.get("gpu_instance", "nvmlDeviceGetGpuInstanceId"),
-        "compute_instance": part.get("compute_instance", "nvmlDeviceGetComputeInstanceId"),
-        "memory_bytes": None if size is None else size.total,
-    }
 
 
 def clocks(gpu: Gpu) -> None:

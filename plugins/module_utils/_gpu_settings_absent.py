@@ -16,8 +16,9 @@ from . import _gpu_settings_systemd as systemd
 from ._files import read_text, remove
 from ._gpu_settings_apply import GOOD, Request
 from ._gpu_settings_core import installed_sha256
-from ._gpu_settings_present import Result, drop_units, setting_diffs
+from ._gpu_settings_present import drop_units
 from ._gpu_settings_records import ecc_to_restore
+from ._gpu_settings_result import Result, setting_diffs
 from ._gpu_settings_session import Config, Paths, read_config, settle
 from ._gpu_settings_units import GOVERNOR_UNIT, SETTINGS_UNIT, steps_down
 from ._nvml import Options
@@ -32,7 +33,7 @@ def way_back(config: Config, ecc: t.Mapping[str, bool], keep_persistence: bool) 
     """Rules that undo `config`: driver defaults for what is volatile, the recorded value for what is not. Pure."""
     rules = []
     for rule in config.rules:
-        back = {key: _DRIVER_DEFAULTS[key] for key in rule if key in _DRIVER_DEFAULTS}
+        back: dict[str, t.Any] = {key: _DRIVER_DEFAULTS[key] for key in rule if key in _DRIVER_DEFAULTS}
         if rule.get("persistence") and not keep_persistence:
             back["persistence"] = False
         if back:

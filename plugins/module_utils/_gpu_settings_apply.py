@@ -12,10 +12,10 @@ from __future__ import annotations
 import typing as t
 
 from ._errors import HostError
-from ._gpu_settings_control import law_for
+from ._gpu_settings_control import judge_governor
 from ._gpu_settings_device import Session, read, verdict, write
-from ._gpu_settings_rules import Problem
-from ._gpu_settings_targets import Target, limit_mw, pin_indices, resolve, supported
+from ._gpu_settings_targets import Target, pin_indices, resolve
+from ._gpu_settings_words import Device
 from ._nvml_errors import NvmlError
 
 ORDER = ("persistence", "power_limit", "compute_mode", "ecc", "gpu_clocks", "memory_clocks")
@@ -24,7 +24,6 @@ GOOD = frozenset({"set", "unchanged", "governed", "unsupported"})
 TOLERANCE_MW = 1000
 """Drivers keep limits to the watt or so; less than this apart is equal."""
 
-Device = dict[str, t.Any]
 BeforeWrite = t.Callable[[list[Device], list[Target]], None]
 
 
@@ -54,7 +53,9 @@ def apply(session: Session, request: Request, before_write: t.Optional[BeforeWri
     devices = [{**device, "refused": list(request.refused.get(device["uuid"] or "", ()))} for device, _handle in found]
     rules, problems = pin_indices(request.rules, request.origins or [""] * len(request.rules), devices)
     resolution = resolve(rules, devices, request.origins)
-    problems = problems + resolution.problems + _judge_governor(request, resolution.targets)
+    problems = problems + resolution.problems
+    if request.origins is not None:
+        problems = problems + judge_governor(request.governor, resolution.targets, request.governor_name)
     out: dict[str, t.Any] = {"rules": rules, "devices": devices, "problems": [list(p) for p in problems], "failure": "", "gpus": []}
     if request.origins is not None and any(problem.severity == "block" for problem in problems):
         return out
@@ -71,15 +72,6 @@ def apply(session: Session, request: Request, before_write: t.Optional[BeforeWri
         if problem.severity == "block":
             _refuse(out["gpus"], problem.subject, problem.text)
     return out
-
-
-def _judge_governor(request: Request, targets: list[Target]) -> list[Problem]:
-    problems = []
-    for target in targets if request.governor and request.origins is not None else ():
-        set_mw = target.wanted.get("power_limit") or limit_mw("default", target.device)
-        if set_mw is not None and supported(target.device, "power_limit"):
-            problems.extend(law_for(request.governor, target.device, set_mw, request.governor_name)[1])
-    return problems
 
 
 def _one(session: Session, request: Request, device: Device, handle: t.Any, target: t.Optional[Target]) -> dict[str, t.Any]:

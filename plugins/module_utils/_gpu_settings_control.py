@@ -12,8 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ._gpu_settings_rules import Problem, bad_value, unknown_key
-from ._gpu_settings_targets import Device, limit_mw, name_of, title, watts
+from ._gpu_settings_targets import Target, limit_mw, supported
 from ._gpu_settings_values import BadValue, power_limit
+from ._gpu_settings_words import Device, name_of, title, watts
 
 DEFAULTS: dict[str, t.Any] = {
     "high_celsius": 83,
@@ -105,6 +106,16 @@ def law_for(config: t.Mapping[str, t.Any], device: Device, set_mw: int, where: s
     ceiling = min(ceiling, set_mw)
     floor = min(max(floor, low), ceiling)
     return Law(config["high_celsius"], config["low_celsius"], round(config["step_watts"] * 1000), floor, ceiling), problems
+
+
+def judge_governor(config: t.Optional[t.Mapping[str, t.Any]], targets: t.Iterable[Target], where: str) -> list[Problem]:
+    """Floor and ceiling against what each device takes and is set to."""
+    problems = []
+    for target in targets if config else ():
+        set_mw = target.wanted.get("power_limit") or limit_mw("default", target.device)
+        if config and set_mw is not None and supported(target.device, "power_limit"):
+            problems.extend(law_for(config, target.device, set_mw, where)[1])
+    return problems
 
 
 def _range(where: str, key: str, value: int, needed: str, device: Device) -> Problem:

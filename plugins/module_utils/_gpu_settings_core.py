@@ -32,6 +32,7 @@ CORE: tuple[str, ...] = (
     "_gpu_settings_session",
     "_gpu_settings_targets",
     "_gpu_settings_values",
+    "_gpu_settings_words",
     "_hung",
     "_nvml",
     "_nvml_errors",

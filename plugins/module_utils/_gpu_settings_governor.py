@@ -21,7 +21,8 @@ from ._gpu_settings_core import installed_sha256
 from ._gpu_settings_device import Session, read, temperature, write
 from ._gpu_settings_lock import APPLY_LOCK, Locked, hold
 from ._gpu_settings_session import GOVERNOR_LOCK, Config, Paths, read_config, settle
-from ._gpu_settings_targets import limit_mw, name_of, resolve, supported
+from ._gpu_settings_targets import limit_mw, resolve, supported
+from ._gpu_settings_words import name_of
 from ._nvml import Options, Outcome, run_bounded
 from ._nvml_errors import NvmlError
 

@@ -11,13 +11,14 @@ from . import _gpu_settings_boot as _boot  # noqa: F401 - makes the host core tr
 from . import _gpu_settings_systemd as systemd
 from ._errors import HostError
 from ._files import read_text, remove
-from ._gpu_settings_apply import GOOD, Request, put_back
+from ._gpu_settings_apply import Request, put_back
 from ._gpu_settings_control import parse_governor
 from ._gpu_settings_core import digest
 from ._gpu_settings_device import read_all
 from ._gpu_settings_governor import state_text
 from ._gpu_settings_install import Staged
 from ._gpu_settings_records import missing
+from ._gpu_settings_result import Refused, Result, lost_gpus, summed_up
 from ._gpu_settings_rules import Compiled, Names, Problem, compile_rules
 from ._gpu_settings_session import Paths, governor_runs, read_config, settle
 from ._gpu_settings_targets import pin_indices
@@ -44,28 +45,6 @@ class Wish(t.NamedTuple):
     unit: UnitOptions
     names: Names = Names()
     governor_name: str = "governor"
-
-
-class Refused(HostError):
-    """The wish cannot be fulfilled; nothing was changed."""
-
-    def __init__(self, problems: t.Sequence[Problem]) -> None:
-        blocking = [problem for problem in problems if problem.severity == "block"]
-        lines = [f"- {p.text}" + (f"; nearest that works: {p.nearest}" if p.nearest and p.nearest not in p.text else "") for p in blocking]
-        super().__init__("nothing was changed on any GPU:\n" + "\n".join(lines))
-        self.problems = blocking
-
-
-class Result(t.NamedTuple):
-    """What the module returns."""
-
-    changed: bool
-    gpus: list[dict[str, t.Any]]
-    files: list[str]
-    actions: list[str]
-    diffs: list[dict[str, str]]
-    warnings: list[str]
-    failed: str
 
 
 class Judged(t.NamedTuple):
@@ -120,26 +99,15 @@ def present(wish: Wish, sources: t.Mapping[str, bytes], paths: Paths, options: O
         gpus, warnings = _judged_outcome(outcome, check)
         if not check:
             _commit(staged, gpus, options)
-    lost = _lost(gpus, {} if wish.forget_missing else gone)
+    lost = lost_gpus(gpus, {} if wish.forget_missing else gone)
     actions = _units(wish, units, sources, paths, staged, check, bool(lost)) if wish.persist else []
-    return _result(wish, gpus, staged, actions, warnings, lost)
+    return summed_up(gpus, staged, actions, warnings, lost, wish.missing_gpus == "warn")
 
 
 def _gone(paths: Paths) -> dict[str, str]:
     """GPUs of the record that are not on the bus."""
     bus = [gpu["address"] for gpu in read_pci(Reader(sysfs=paths.sysfs))["gpus"]]
     return missing(read_state(paths.recorded, "gpu_settings_recorded"), [], bus)
-
-
-def _lost(gpus: list[dict[str, t.Any]], gone: t.Mapping[str, str]) -> list[str]:
-    """GPUs that should be here and do not answer, as text."""
-    uuids = {gpu["uuid"] for gpu in gpus}
-    lost = [
-        f"GPU {gpu['uuid'] or gpu['pci_address'] or 'with index ' + str(gpu['index'])} is {gpu['state']} ({gpu['reason']})"
-        for gpu in gpus
-        if gpu["state"] != "ok"
-    ]
-    return lost + [f"GPU {text} is not on the PCI bus any more" for uuid, text in gone.items() if uuid not in uuids]
 
 
 def _judged_outcome(outcome: Outcome, check: bool) -> tuple[list[dict[str, t.Any]], list[str]]:
@@ -200,31 +168,3 @@ def drop_units(names: t.Sequence[str], paths: Paths, timeout: float) -> list[str
         remove(f"{paths.units}/{name}")
         done.append(f"remove {paths.units}/{name}")
     return done + (systemd.reload_if_needed(there) if there else [])
-
-
-def _result(wish: Wish, gpus: list[dict[str, t.Any]], staged: Staged, actions: list[str], warnings: list[str], lost: list[str]) -> Result:
-    bad = []
-    for gpu in gpus:
-        for key, setting in gpu["settings"].items():
-            if setting["status"] not in GOOD:
-                bad.append(f"{key} of {gpu['uuid']}: {setting['status']} ({setting.get('error', '')})")
-        if gpu["reboot_needed"]:
-            warnings.append(f"ECC mode of {gpu['uuid']} takes effect at the next reboot")
-    if wish.missing_gpus == "warn":
-        warnings, lost = warnings + lost, []
-    changed = bool(staged.changed or actions) or any(s["status"] == "set" for gpu in gpus for s in gpu["settings"].values())
-    return Result(changed, gpus, staged.changed, actions, [*setting_diffs(gpus), *staged.diffs], warnings, "; ".join(bad + lost))
-
-
-def setting_diffs(gpus: list[dict[str, t.Any]]) -> list[dict[str, str]]:
-    """Ansible's diff: a line per GPU and setting that changes."""
-    before, after = [], []
-    for gpu in gpus:
-        for key, setting in gpu["settings"].items():
-            if setting["status"] == "set":
-                before.append(f"{gpu['uuid']} {key}: {setting['before']}\n")
-                after.append(f"{gpu['uuid']} {key}: {setting['after']}\n")
-    if not before:
-        return []
-    return [{"before_header": "GPU settings", "after_header": "GPU settings", "before": "".join(before), "after": "".join(after)}]
-

@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ._gpu_settings_targets import Device, Target
+from ._gpu_settings_targets import Target
+from ._gpu_settings_words import Device
 
 Recorded = dict[str, t.Any]
 CLOCKS = ("gpu_clocks", "memory_clocks")

@@ -18,7 +18,8 @@ from ._gpu_settings_apply import Request, apply
 from ._gpu_settings_device import Session
 from ._gpu_settings_lock import APPLY_LOCK, held, hold
 from ._gpu_settings_records import clocks_done, clocks_handled, clocks_text, refused, remember, remember_refused
-from ._gpu_settings_targets import Device, Target
+from ._gpu_settings_targets import Target
+from ._gpu_settings_words import Device
 from ._nvml import Options, Outcome, run_bounded
 from ._state import read_state, write_state
 

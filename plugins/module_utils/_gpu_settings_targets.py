@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import typing as t
 
+from . import _gpu_settings_words as words
 from ._gpu_settings_rules import Problem, Rule
 from ._gpu_settings_values import PARSERS, number, product_matches
+from ._gpu_settings_words import Device
 
-Device = dict[str, t.Any]
+VOLATILE = frozenset({"power_limit", "compute_mode", "gpu_clocks", "memory_clocks"})
 
 
 class Target(t.NamedTuple):
@@ -23,8 +25,6 @@ class Target(t.NamedTuple):
     device: Device
     wanted: dict[str, t.Any]
     """Setting → value; power_limit in milliwatts."""
-    asked: dict[str, str]
-    """Setting → the option and value that asks for it, for messages."""
     unsupported: frozenset[str]
     """Settings that this device does not have; they stay out of `wanted`."""
 
@@ -34,15 +34,6 @@ class Resolution(t.NamedTuple):
 
     targets: list[Target]
     problems: list[Problem]
-
-
-def name_of(device: Device) -> str:
-    """UUID, or the PCI address of a GPU that does not answer."""
-    return device.get("uuid") or device.get("pci_address") or f"index {device.get('index')}"
-
-
-def title(device: Device) -> str:
-    return f"{name_of(device)} ({device.get('product') or 'unknown product'})"
 
 
 def matches(selector: str, device: Device) -> bool:
@@ -64,9 +55,9 @@ def pin_indices(rules: list[Rule], origins: list[str], devices: list[Device]) ->
         if rule["select"].startswith("index:"):
             device = next((d for d in devices if matches(rule["select"], d)), None)
             if device is None:
-                problems.append(_unmatched(rule["select"], f"{where}.select", devices, "block"))
+                problems.append(words.unmatched(rule["select"], f"{where}.select", devices, "block"))
                 continue
-            out.append({**rule, "select": name_of(device)})
+            out.append({**rule, "select": words.name_of(device)})
         else:
             out.append(rule)
     return out, problems
@@ -85,7 +76,6 @@ def resolve(rules: list[Rule], devices: list[Device], origins: t.Optional[list[s
         if device.get("state", "ok") != "ok":
             continue
         wanted: dict[str, t.Any] = {}
-        asked: dict[str, str] = {}
         unsupported = set()
         for key in PARSERS:
             choice, conflict = _choose(key, rules, device, origins)
@@ -93,17 +83,19 @@ def resolve(rules: list[Rule], devices: list[Device], origins: t.Optional[list[s
             if choice is None:
                 continue
             value = rules[choice][key]
-            text = f"{origins[choice] if origins else rules[choice]['select']}: {key} {value}"
+            text = words.asked(origins[choice] if origins else None, rules[choice]["select"], key, value)
             if not supported(device, key):
                 unsupported.add(key)
-                problems.append(_unsupported(key, text, device))
+                problems.append(words.unsupported(key, text, device))
                 continue
             target, problem = _value(key, value, text, device)
             if problem:
                 problems.append(problem)
             else:
-                wanted[key], asked[key] = target, text
-        targets.append(Target(device, wanted, asked, frozenset(unsupported)))
+                wanted[key] = target
+        if origins is not None and wanted.keys() & VOLATILE and not wanted.get("persistence", device.get("persistence")):
+            problems.append(words.not_kept(device))
+        targets.append(Target(device, wanted, frozenset(unsupported)))
     return Resolution(targets, problems)
 
 
@@ -131,10 +123,6 @@ def limit_mw(value: str, device: Device) -> t.Optional[int]:
     return int(default) if value == "default" else round(default * float(value[:-1]) / 100 / 1000) * 1000
 
 
-def watts(milliwatts: float) -> str:
-    return f"{number(milliwatts / 1000)} W"
-
-
 def _choose(key: str, rules: list[Rule], device: Device, origins: t.Optional[list[str]]) -> tuple[t.Optional[int], list[Problem]]:
     """Number of the rule that decides, and what disagrees with it."""
     hits = [index for index, rule in enumerate(rules) if key in rule and matches(rule["select"], device)]
@@ -145,7 +133,7 @@ def _choose(key: str, rules: list[Rule], device: Device, origins: t.Optional[lis
         return strong[-1], []
     first = strong[0]
     rivals = [number for number in strong[1:] if _effect(key, rules[number][key], device) != _effect(key, rules[first][key], device)]
-    return first, [_conflict(key, device, rules, origins, first, rival) for rival in rivals]
+    return first, [words.conflict(key, device, rules, origins, first, rival) for rival in rivals]
 
 
 def _is_default(rule: Rule, origin: t.Optional[str]) -> bool:
@@ -160,41 +148,26 @@ def _value(key: str, value: t.Any, asked: str, device: Device) -> tuple[t.Any, t
     if key in ("gpu_clocks", "memory_clocks"):
         top = (device.get("clocks_mhz") or {}).get("max_graphics" if key == "gpu_clocks" else "max_memory")
         if value != "reset" and top and int(value.split(",")[1]) > top:
-            text = f"{asked} MHz is above the highest clock of {title(device)}, {top} MHz"
-            return None, _range(asked, f"{value} MHz", f"at most {top} MHz", text, device, f"{min(int(value.split(',')[0]), top)},{top}")
+            text = f"{asked} MHz: above the highest clock of {words.title(device)}, {top} MHz"
+            nearest = f"{min(int(value.split(',')[0]), top)},{top}"
+            return None, words.out_of_range(asked, f"{value} MHz", f"at most {top} MHz", text, device, nearest)
         return value, None
     if key != "power_limit":
         return value, None
     target = limit_mw(value, device)
     if target is None:
-        text = f"{asked}: {title(device)} reports no default limit, so this is a percentage of nothing"
-        return None, Problem("no_default", asked, value, "watts", text, "Give the limit of this GPU in watts.", name_of(device))
+        text = f"{asked}: {words.title(device)} reports no default limit, so this is a percentage of nothing"
+        return None, Problem("no_default", asked, value, "watts", text, "Give the limit of this GPU in watts.", words.name_of(device))
     power = device["power"]
     low, high = power.get("min_limit_mw"), power.get("max_limit_mw")
     if (low is not None and target < low) or (high is not None and target > high):
         side = "below the minimum" if low is not None and target < low else "above the maximum"
         nearest = low if side.startswith("below") else high
-        needed = f"{watts(low) if low is not None else '?'} to {watts(high) if high is not None else '?'}"
-        text = f"{asked} is {watts(target)} on {title(device)}: {side} of that device, which takes {needed}"
-        return None, _range(asked, watts(target), needed, text, device, f"{number(nearest / 1000)}W")
+        needed = f"{words.watts(low) if low is not None else '?'} to {words.watts(high) if high is not None else '?'}"
+        amount = "" if value.endswith("W") else f" ({words.watts(target)})"
+        text = f"{asked}{amount} on {words.title(device)}: {side} of that device, which takes {needed}"
+        return None, words.out_of_range(asked, words.watts(target), needed, text, device, f"{number(nearest / 1000)}W")
     return target, None
-
-
-def _range(asked: str, found: str, needed: str, text: str, device: Device, nearest: str) -> Problem:
-    return Problem("out_of_range", asked, found, needed, text, f"Use a value of {needed} for this GPU.", name_of(device), nearest)
-
-
-def _unsupported(key: str, asked: str, device: Device) -> Problem:
-    text = f"{asked}: {title(device)} does not support {key}; it is left as it is"
-    fix = "Nothing to do; narrow the selector to be rid of this note."
-    return Problem("unsupported", asked, "not supported", f"a device with {key}", text, fix, name_of(device), severity="info")
-
-
-def _conflict(key: str, device: Device, rules: list[Rule], origins: list[str], one: int, other: int) -> Problem:
-    first, second = (f"{origins[n]} ({rules[n]['select']}) says {rules[n][key]}" for n in (one, other))
-    text = f"two selectors disagree about {key} of {title(device)}: {first}, {second}"
-    fix = "Narrow one selector, or give both the same value. Defaults for all GPUs belong into the options outside the rules."
-    return Problem("conflict", origins[other], f"{rules[one][key]} and {rules[other][key]}", "one value", text, fix, name_of(device))
 
 
 def _unmatched_rules(rules: list[Rule], devices: list[Device], origins: list[str]) -> list[Problem]:
@@ -208,7 +181,7 @@ def _unmatched_rules(rules: list[Rule], devices: list[Device], origins: list[str
     problems = []
     for index in silent:
         lost = len(silent) == len(rules) or (_of_map(origins[index]) and not loud_map)
-        problems.append(_unmatched(rules[index]["select"], origins[index], devices, "block" if lost else "info"))
+        problems.append(words.unmatched(rules[index]["select"], origins[index], devices, "block" if lost else "info"))
     return problems
 
 
@@ -216,8 +189,3 @@ def _of_map(where: str) -> bool:
     return "['" in where or '["' in where
 
 
-def _unmatched(selector: str, where: str, devices: list[Device], severity: str) -> Problem:
-    present = ", ".join(sorted({d.get("product") or name_of(d) for d in devices})) or "none"
-    text = f"{where}: {selector} names no GPU of this host; present: {present}"
-    fix = "Correct the selector, or leave it out of this host's variables."
-    return Problem("unmatched", where, f"{selector} matches nothing", f"one of {present}", text, fix, selector, severity=severity)

@@ -18,6 +18,8 @@ from ._errors import HostError
 from ._state import read_state, write_state
 from ._wait import boot_id, start_time
 
+_ROOT = 0
+
 
 def user_run_dir() -> str:
     """Run directory of an unprivileged user; root's is `/run/gpufleet`."""
@@ -29,11 +31,11 @@ def _trusted(folder: str) -> bool:
         stat = os.lstat(folder)
     except OSError:
         return False
-    return stat.st_uid in (0, os.geteuid()) and not os.path.islink(folder)
+    return stat.st_uid in (_ROOT, os.geteuid()) and not os.path.islink(folder)
 
 
 def _folders(run_dir: str) -> list[str]:
-    return [run_dir] if os.geteuid() == 0 else [run_dir, user_run_dir()]
+    return [run_dir] if os.geteuid() == _ROOT else [run_dir, user_run_dir()]
 
 
 def read_mark(run_dir: str) -> t.Optional[dict[str, t.Any]]:
@@ -63,7 +65,7 @@ def leave_mark(run_dir: str, pid: int, started: t.Optional[int], call: t.Optiona
         mark["call"] = call
     folder = _folders(run_dir)[-1]
     try:
-        os.makedirs(folder, mode=0o755 if os.geteuid() == 0 else 0o700, exist_ok=True)
+        os.makedirs(folder, mode=0o755 if os.geteuid() == _ROOT else 0o700, exist_ok=True)
         if not _trusted(folder):
             return mark, f"{folder} belongs to someone else"
         write_state(os.path.join(folder, _paths.NVML_HUNG), "nvml_hung", mark)

@@ -45,6 +45,11 @@ options:
     type: list
     elements: str
     default: []
+  optional:
+    description: Packages that come along where a repository offers them, such as kernel headers. They are neither held nor recorded.
+    type: list
+    elements: str
+    default: []
   branch:
     description: Driver branch; without O(version) its newest version that the repository offers for all of the set.
     type: int
@@ -105,8 +110,6 @@ attributes:
     support: full
   idempotent:
     support: full
-  async:
-    support: none
 """
 
 EXAMPLES = r"""
@@ -141,7 +144,7 @@ reason:
   description:
     - A word for the cause of a failure. V(not_available), V(unresolvable), V(would_remove), V(foreign_hold), V(foreign_broken),
       V(repository_unreachable), V(repository_signature), V(repository_inconsistent), V(disk_full) and V(locked) have changed no package;
-      after V(dpkg_failed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
+      after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
   returned: failure
   type: str
   sample: not_available
@@ -159,6 +162,7 @@ from ..module_utils._driver_transaction import Done, change_holds, change_packag
 from ..module_utils._errors import HostError
 
 APT = "/usr/bin/apt-get"
+UNFINISHED = ("dpkg_failed", "killed", "timeout", "hung", "failed")
 
 
 def main() -> None:
@@ -169,6 +173,7 @@ def main() -> None:
             "same_version": {"type": "list", "elements": "str", "default": []},
             "members": {"type": "list", "elements": "str", "default": []},
             "not_members": {"type": "list", "elements": "str", "default": []},
+            "optional": {"type": "list", "elements": "str", "default": []},
             "branch": {"type": "int"},
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "choices": ["nvidia", "distribution"], "default": "nvidia"},
@@ -221,7 +226,7 @@ def _with_repository(apt: Apt, options: dict) -> Done:
         done = change_packages(apt, _request(options), options["source"], options["hold"], False)
     except PackageError as exc:
         # Resolvable or nothing changes; once packages began to move, they need their repository.
-        if exc.reason not in ("dpkg_failed", "timeout", "hung", "failed"):
+        if exc.reason not in UNFINISHED:
             repository.restore()
         raise
     return done._replace(changed=done.changed or configured)
@@ -237,6 +242,7 @@ def _request(options: dict) -> Request:
         version=options["version"],
         from_url=options["from_url"],
         downgrade=options["allow_downgrade"],
+        optional=tuple(options["optional"]),
     )
 
 

@@ -16,23 +16,11 @@ description:
   - C(/var/lib/gpufleet/driver.json) says which module files each initramfs was built with, and which reasons the host was rebooted for.
 options:
   reboot_reasons:
-    description: Reasons of component C(driver), in place of those noted before; an empty list takes them away.
+    description:
+      - Reasons of component C(driver), in place of those noted before, each with C(id) (a stable name) and C(message) (one sentence).
+      - An empty list takes them away.
     type: list
     elements: dict
-    suboptions:
-      id:
-        description: Stable name.
-        type: str
-        required: true
-      component:
-        description: Always V(driver).
-        type: str
-        choices: [driver]
-        default: driver
-      message:
-        description: One sentence.
-        type: str
-        required: true
   run_id:
     description: Identity of the run, for O(reboot_reasons).
     type: str
@@ -53,8 +41,6 @@ attributes:
     support: none
   idempotent:
     support: full
-  async:
-    support: none
 """
 
 EXAMPLES = r"""
@@ -91,15 +77,7 @@ KIND = "reboot_required"
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "reboot_reasons": {
-                "type": "list",
-                "elements": "dict",
-                "options": {
-                    "id": {"type": "str", "required": True},
-                    "component": {"type": "str", "choices": ["driver"], "default": "driver"},
-                    "message": {"type": "str", "required": True},
-                },
-            },
+            "reboot_reasons": {"type": "list", "elements": "dict"},
             "run_id": {"type": "str", "default": ""},
             "rebooted_for": {"type": "list", "elements": "str"},
             "initramfs": {"type": "dict"},
@@ -110,7 +88,7 @@ def main() -> None:
     changed = False
     try:
         if options["reboot_reasons"] is not None:
-            changed |= _note_reboot(options["reboot_reasons"], options["run_id"], module.check_mode)
+            changed |= _note_reboot(_reasons(options["reboot_reasons"]), options["run_id"], module.check_mode)
         notes = _notes(options)
         if notes:
             changed |= any(read_record().get(key) != value for key, value in notes.items()) if module.check_mode else update_record(notes)
@@ -128,6 +106,13 @@ def _notes(options: dict) -> dict:
         marks = {**(read_record().get("initramfs") or {}), **options["initramfs"]}
         notes["initramfs"] = {release: mark for release, mark in marks.items() if mark}
     return notes
+
+
+def _reasons(given: list) -> list:
+    for reason in given:
+        if set(reason) - {"component"} != {"id", "message"} or not all(isinstance(value, str) for value in reason.values()):
+            raise HostError(f"reboot_reasons has {reason!r}; expected id and message, both text")
+    return [{"id": reason["id"], "component": "driver", "message": reason["message"]} for reason in given]
 
 
 def _note_reboot(reasons: list, run_id: str, check: bool) -> bool:

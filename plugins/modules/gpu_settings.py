@@ -230,7 +230,8 @@ from ..module_utils._errors import HostError
 from ..module_utils._gpu_settings_absent import absent
 from ..module_utils._gpu_settings_install import carried_sources
 from ..module_utils._gpu_settings_lock import RUN_LOCK, hold
-from ..module_utils._gpu_settings_present import Refused, Result, Wish, judge, present
+from ..module_utils._gpu_settings_present import Wish, judge, present
+from ..module_utils._gpu_settings_result import Refused, Result
 from ..module_utils._gpu_settings_rules import Names
 from ..module_utils._gpu_settings_session import Paths
 from ..module_utils._gpu_settings_units import UnitOptions

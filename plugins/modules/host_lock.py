@@ -39,8 +39,25 @@ options:
     description: Identity of the run. Filled in on the controller.
     type: str
   owner:
-    description: C(controller), C(pid), C(start_time) and C(user) of the run. Filled in on the controller.
+    description: Who runs it. Filled in on the controller.
     type: dict
+    suboptions:
+      controller:
+        description: Host name of the controller.
+        type: str
+        required: true
+      pid:
+        description: Process ID of C(ansible-playbook) there.
+        type: int
+        required: true
+      start_time:
+        description: Start time of that process, in clock ticks since boot, which tells it from a later one with the same ID.
+        type: str
+        required: true
+      user:
+        description: User who started it.
+        type: str
+        required: true
   dead_run_id:
     description: Identity of a run that is known to be dead. Filled in on the controller.
     type: str

@@ -60,6 +60,11 @@ options:
     type: list
     elements: path
     default: []
+  allow:
+    description: Findings that the site accepts, as in M(gpufleet.inference.stack_check). With it a stack out of support can be locked.
+    type: list
+    elements: dict
+    default: []
   unknown:
     description: What the gate does where it cannot decide.
     type: str
@@ -75,6 +80,7 @@ attributes:
   idempotent:
     support: full
   async:
+    description: It runs in seconds on the controller.
     support: none
 """
 

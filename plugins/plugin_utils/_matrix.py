@@ -37,15 +37,20 @@ import typing as t
 
 from . import (
     _allow,
+    _matrix_rules_arguments,
     _matrix_rules_containers,
     _matrix_rules_cuda,
     _matrix_rules_driver,
+    _matrix_rules_driver_support,
     _matrix_rules_engine,
     _matrix_rules_fabric,
     _matrix_rules_gpu,
     _matrix_rules_host,
+    _matrix_rules_libraries,
     _matrix_rules_model,
+    _matrix_rules_modules,
     _matrix_rules_site,
+    _matrix_rules_state,
     _policy,
 )
 from ._contracts import Context, Finding
@@ -55,13 +60,18 @@ from ._matrix_model import Matrix
 Stack = t.Mapping[str, t.Any]
 
 RULES: tuple[t.Callable[[Case], t.Iterator[Finding]], ...] = (
+    _matrix_rules_state.rules,
     _matrix_rules_host.rules,
     _matrix_rules_gpu.rules,
     _matrix_rules_driver.rules,
+    _matrix_rules_modules.rules,
+    _matrix_rules_driver_support.rules,
     _matrix_rules_fabric.rules,
     _matrix_rules_cuda.rules,
+    _matrix_rules_libraries.rules,
     _matrix_rules_containers.rules,
     _matrix_rules_engine.rules,
+    _matrix_rules_arguments.rules,
     _matrix_rules_model.rules,
     _matrix_rules_site.rules,
 )

@@ -98,10 +98,15 @@ class Case:
         return self.driver_asked and self.driver != self.driver_found
 
     @property
-    def datacenter(self) -> bool:
-        """Whether CUDA forward compatibility is possible: all GPUs of a class that it supports."""
+    def forward_groups(self) -> list[GpuGroup]:
+        """GPUs of a class that CUDA forward compatibility supports."""
         classes = self.matrix.value("rule.cuda.forward", "classes", ["datacenter"])
-        return bool(self.groups) and all(group.row is not None and group.row["class"] in classes for group in self.groups)
+        return [group for group in self.groups if group.row is not None and group.row["class"] in classes]
+
+    @property
+    def datacenter(self) -> bool:
+        """Whether CUDA forward compatibility is possible on all GPUs of the host."""
+        return bool(self.groups) and len(self.forward_groups) == len(self.groups)
 
     @property
     def geforce(self) -> bool:

@@ -92,6 +92,7 @@ CATALOG: dict[str, str] = {
     "engine.image_unknown": "It cannot be told what this image contains.",
     "engine.image_mismatch": "The image is not of the engine or version that is asked for.",
     "engine.image_moving_tag": "The image tag moves: what runs would change by itself.",
+    "engine.argument_gone": "An argument or variable is asked for that this engine version no longer has, or none ever had.",
     "engine.advisory": "Security advisories apply to this engine version.",
     "engine.unfixed_advisory": "An advisory without a fixed release applies to this engine.",
     "model.does_not_exist": "There is no such model.",

@@ -1,14 +1,13 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules of CUDA, cuDNN and NCCL. Pure.
+"""Rules of CUDA toolkits. Pure.
 
 Private to the collection.
 """
 
 from __future__ import annotations
 
-import difflib
 import typing as t
 
 from . import _matrix_cuda as cuda
@@ -16,7 +15,8 @@ from ._contracts import Finding
 from ._matrix_case import Case, GpuGroup
 from ._matrix_findings import finding
 from ._matrix_types import Row
-from ._versions import branch_of, key, major_of, matches, minor_of, newest
+from ._versions import branch_of, key, major_of, matches, minor_of
+from ._versions import nearest as nearest_version
 
 
 def rules(case: Case) -> t.Iterator[Finding]:
@@ -30,22 +30,19 @@ def rules(case: Case) -> t.Iterator[Finding]:
         if case.toolkits_asked:
             yield from _repository(case, version)
             yield from _advisory(case, version)
-    for library in ("cudnn", "nccl"):
-        yield from _library(case, library)
 
 
 def _unknown(case: Case, version: str) -> Finding:
-    known = list(case.matrix.toolkits)
-    near = difflib.get_close_matches(version, known, n=1) or [newest(known) or "none"]
+    near = nearest_version(version, case.matrix.toolkits) or "none"
     return finding(
         "cuda.toolkit_unknown",
         case.policy.unknown,
         subject=version,
         found=f"CUDA {version}",
         needed="a row in matrix/cuda.yml or an overlay",
-        nearest=near[0],
-        message=f"The matrix does not know CUDA toolkit {version}; the nearest release that it knows is {near[0]}.",
-        fix=f"Ask for {near[0]}, or add a row with gpu_stack_matrix_overlay.",
+        nearest=near,
+        message=f"The matrix does not know CUDA toolkit {version}; the nearest release that it knows is {near}.",
+        fix=f"Ask for {near}, or add a row with gpu_stack_matrix_overlay.",
         source="matrix/cuda.yml",
     )
 
@@ -192,44 +189,4 @@ def _advisory(case: Case, version: str) -> t.Iterator[Finding]:
             fix="Use a newer toolkit, or keep its tools away from untrusted files."
             if fits
             else "Keep its tools away from untrusted files.",
-        )
-
-
-def _library(case: Case, library: str) -> t.Iterator[Finding]:
-    asked = case.stack.get(library)
-    version = str(asked.get("version") or "") if isinstance(asked, t.Mapping) else str(asked or "")
-    if not version:
-        return
-    title = {"cudnn": "cuDNN", "nccl": "NCCL"}[library]
-    rows = {row["version"]: row for row in case.matrix.section(library)}
-    row = rows.get(version)
-    majors = {major for toolkit in case.toolkits if (major := major_of(toolkit))}
-    if row is None and any(library in deny and matches(version, deny[library]) for deny in case.matrix.section("deny")):
-        return  # a deny row says more
-    if row is None:
-        near = (difflib.get_close_matches(version, rows, n=1) or [newest(rows) or "none"])[0]
-        yield finding(
-            f"{library}.unknown",
-            case.policy.unknown,
-            subject=version,
-            found=f"{title} {version}",
-            needed=f"a row in matrix/cuda.yml ({library})",
-            nearest=near,
-            message=f"The matrix does not know {title} {version}; the nearest that it knows is {near}.",
-            fix=f"Ask for {near}, or add a row with gpu_stack_matrix_overlay. Engines bring their own {title} wheel.",
-            source="matrix/cuda.yml",
-        )
-        return
-    for major in sorted(majors - set(row["cuda_majors"])):
-        fit = newest(other for other, candidate in rows.items() if major in candidate["cuda_majors"])
-        yield finding(
-            f"{library}.cuda_mismatch",
-            "block",
-            row=row,
-            subject=version,
-            found=f"{title} {version} with CUDA {major}",
-            needed=f"a build for CUDA {major}",
-            nearest=fit,
-            message=f"{title} {version} is built for CUDA {' and '.join(map(str, row['cuda_majors']))}, not for CUDA {major}.",
-            fix=f"Use {title} {fit}." if fit else f"No {title} for CUDA {major} is known.",
         )

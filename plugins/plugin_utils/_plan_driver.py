@@ -17,7 +17,7 @@ from ._plan_driver_absent import plan_absent
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings, parse
 from ._plan_driver_modules import module_part
-from ._plan_driver_packages import package_part
+from ._plan_driver_packages import headers_wanted, package_part
 from ._plan_driver_part import Part
 from ._plan_driver_predict import predict
 from ._plan_driver_reboot import reasons, reboot_part
@@ -74,7 +74,7 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
     running = running_part(settings, host, moving, bool(because))
     work = bool(packages.changes or files.changes or running.changes)
     reboot = reboot_part(settings, host, context, because, work, bool(packages.changes or files.changes))
-    guard = _guard(settings, host, moving, bool(running.details.get("load")))
+    guard = _guard(settings, target, host, moving, bool(running.details.get("load")))
     for part in (packages, files, running, reboot, guard):
         result.changes.extend(part.changes)
         result.findings.extend(part.findings)
@@ -89,7 +89,7 @@ def _decision(result: Plan, reboot: bool) -> Decision:
     return "reboot" if reboot else "converge" if result.changes else "nothing"
 
 
-def _guard(settings: Settings, host: HostDriver, moving: bool, loads: bool) -> Part:
+def _guard(settings: Settings, target: Target, host: HostDriver, moving: bool, loads: bool) -> Part:
     """What must be true of the host before its driver is touched."""
     part = Part()
     if not host.gpus:
@@ -110,7 +110,7 @@ def _guard(settings: Settings, host: HostDriver, moving: bool, loads: bool) -> P
             needed="a driver that answers, or none loaded",
             fix="Reboot the host first; see playbook gpufleet.inference.doctor.",
         )
-    signed = host.secure_boot.get("state") != "enabled" or host.secure_boot.get("mok_enrolled") is True
+    signed = target.signed_modules or host.secure_boot.get("state") != "enabled" or host.secure_boot.get("mok_enrolled") is True
     if settings.install_kernel_modules and (moving or loads) and not host.loaded_version and not signed:
         part.find(
             "secure_boot",
@@ -121,21 +121,16 @@ def _guard(settings: Settings, host: HostDriver, moving: bool, loads: bool) -> P
             fix="Enrol a key (mokutil --import, confirmed on the console at the next boot), use modules that the distribution signs, "
             "or switch Secure Boot off.",
         )
-    release = host.kernel.get("release")
-    if (
-        settings.install_kernel_modules
-        and moving
-        and release
-        and release not in (host.kernel.get("headers") or [])
-        and not host.module_version
-    ):
+    missing = headers_wanted(settings, target, host) if moving and not host.module_version else []
+    if missing:
         part.find(
             "headers_missing",
             "warn",
-            f"There are no kernel headers for the running kernel {release}; packages that build their module with DKMS will not have one.",
+            f"There are no kernel headers for {', '.join(missing)}. They are installed along with the driver if a repository has them; "
+            "if none does, DKMS builds no module.",
             found=f"headers for: {', '.join(host.kernel.get('headers') or []) or 'no kernel'}",
-            needed=f"headers for {release}",
-            fix="Install the headers of the running kernel, or use packages with prebuilt modules.",
-            subject=str(release),
+            needed=f"headers for {', '.join(missing)}",
+            fix="Offer the headers of these kernels in a repository of the host, or use packages with prebuilt modules.",
+            subject=", ".join(missing),
         )
     return part

@@ -36,7 +36,7 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
         packages.change(
             "repository", str(host.repository_file), host.repository_url, None, f"remove package repository {host.repository_url}"
         )
-    if packages.changes or host.recorded:
+    if packages.changes or host.record_packages or host.record_holds or host.record_pending:
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
         packages.details["packages"] = {"state": "absent", "names": ours}

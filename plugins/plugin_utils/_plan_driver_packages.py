@@ -41,12 +41,12 @@ def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
         )
     repository = _repository(part, settings, target, host, bool(why))
     if part.changes:
-        part.details["packages"] = request(settings, target, repository)
+        part.details["packages"] = request(settings, target, host, repository)
     _own_holds(part, settings, target, host, bool(why))
     return part
 
 
-def request(settings: Settings, target: Target, repository: dict[str, str] | None) -> dict[str, t.Any]:
+def request(settings: Settings, target: Target, host: HostDriver, repository: dict[str, str] | None) -> dict[str, t.Any]:
     """Options of module driver_packages."""
     packages = target.packages
     return {
@@ -54,6 +54,7 @@ def request(settings: Settings, target: Target, repository: dict[str, str] | Non
         "same_version": sorted({*packages.same_version} & {*target.names}),
         "members": list(packages.members),
         "not_members": list(packages.not_members),
+        "optional": [f"linux-headers-{release}" for release in headers_wanted(settings, target, host)],
         "branch": target.branch,
         "version": target.version,
         "source": target.source,
@@ -63,6 +64,14 @@ def request(settings: Settings, target: Target, repository: dict[str, str] | Non
         "transaction_timeout": settings.package_timeout,
         **(repository or {}),
     }
+
+
+def headers_wanted(settings: Settings, target: Target, host: HostDriver) -> list[str]:
+    """Kernels, running and next, that DKMS has no headers for. Prebuilt modules need none."""
+    if not settings.install_kernel_modules or target.signed_modules:
+        return []
+    kernels = dict.fromkeys(str(host.kernel[key]) for key in ("release", "next_boot") if host.kernel.get(key))
+    return [release for release in kernels if release not in (host.kernel.get("headers") or [])]
 
 
 def in_set(name: str, target: Target) -> bool:

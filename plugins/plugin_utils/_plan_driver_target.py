@@ -39,6 +39,8 @@ class Target:
     names: tuple[str, ...]
     packages: DriverPackages
     os: OsSupport
+    signed_modules: bool = False
+    """Modules that the distribution built and signed: no DKMS, no key to enrol."""
 
     def stack(self) -> dict[str, t.Any]:
         """This target as the gate's `stack.driver`."""
@@ -71,7 +73,8 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     if not wanted:
         return None, [*findings, _only_with_modules(packages)]
     names = tuple(dict.fromkeys([*wanted, *settings.packages_extra]))
-    return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os), findings
+    signed = bool((matrix.rows.get(packages.rule) or {}).get("signed_modules"))
+    return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os, signed), findings
 
 
 def _source(settings: Settings, host: HostDriver, os: OsSupport, matrix: Matrix) -> t.Literal["nvidia", "distribution"]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..module_utils._gpu_settings_control import parse_governor
-from ..module_utils._gpu_settings_rules import Compiled, Problem, compile_rules
+from ..module_utils._gpu_settings_control import judge_governor, parse_governor
+from ..module_utils._gpu_settings_rules import Compiled, compile_rules
 from ..module_utils._gpu_settings_targets import pin_indices, resolve
 from ._contracts import Context, Plan
 from ._matrix_model import Matrix
 from ._plan_power_absent import plan_absent
 from ._plan_power_devices import LOST, Devices, read_devices
-from ._plan_power_gpus import governor_problems, gpu_changes, predicted_gpus
+from ._plan_power_gpus import gpu_changes, predicted_gpus
 from ._plan_power_host import Settings, host_changes, predicted_host
 from ._plan_power_words import GOVERNOR, NAMES, from_problem, unreadable_state
 
@@ -51,10 +51,9 @@ def _present(
     context: Context,
 ) -> None:
     rules, problems = pin_indices(compiled.rules, compiled.origins, devices.devices)
-    problems: list[Problem] = [*problems]
-    if len(rules) == len(compiled.rules):
-        resolution = resolve(rules, devices.devices, compiled.origins)
-        problems += [*resolution.problems, *governor_problems(governor, resolution.targets)]
+    resolution = resolve(rules, devices.devices, compiled.origins)
+    if not problems:
+        problems = [*resolution.problems, *judge_governor(governor, resolution.targets, GOVERNOR)]
     result.findings.extend(from_problem(problem) for problem in problems)
     if any(problem.severity == "block" for problem in problems):
         return

@@ -10,6 +10,7 @@ import typing as t
 from ..module_utils import _paths
 from ..module_utils._gpu_settings_units import GOVERNOR_UNIT, SETTINGS_UNIT, UNIT_DIR, steps_down
 from ._contracts import Change, Plan
+from ._plan_power_host import reload_class
 
 _UNITS = (GOVERNOR_UNIT, SETTINGS_UNIT)
 
@@ -25,6 +26,10 @@ def plan_absent(result: Plan, facts: t.Mapping[str, t.Any]) -> None:
         if files.get(path):
             message = "device settings go back to the driver's defaults" if path == _paths.GPU_SETTINGS else f"{path} is removed"
             result.changes.append(Change("power.absent", "power", path, files[path], None, message))
+    there = [name for name in _UNITS if files.get(f"{UNIT_DIR}/{name}")]
+    if there:
+        message = "systemd reads its units again, because some of ours are gone"
+        result.changes.append(Change("power.daemon_reload", "power", there[0], None, None, message, reload_class(facts)))
     if state.get("gpu_settings_recorded"):
         record = _paths.GPU_SETTINGS_RECORDED
         result.changes.append(Change("power.absent", "power", record, "present", None, "the record of GPUs is removed"))

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..module_utils._gpu_settings_records import missing, refused
-from ..module_utils._gpu_settings_targets import Device, title
+from ..module_utils._gpu_settings_words import Device, title
 from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._plan_power_words import finding
@@ -54,6 +54,19 @@ def read_devices(facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context,
     out = Devices()
     gpus = [gpu for gpu in facts.get("gpus") or [] if gpu.get("driver_bound") in (None, "nvidia", "nouveau")]
     state = facts.get("state")
+    if (facts.get("host") or {}).get("init") != "systemd":
+        out.usable = False
+        out.findings.append(
+            finding(
+                "no_systemd",
+                "block",
+                "This host does not run systemd, so nothing could apply its device settings at boot.",
+                found=str((facts.get("host") or {}).get("init")),
+                needed="systemd",
+                fix="Use module gpu_settings with persist: false, which sets them until the driver is unloaded.",
+            )
+        )
+        return out
     if not gpus:
         out.usable = False
         out.findings.append(

@@ -10,26 +10,15 @@ import typing as t
 
 from ..module_utils import _paths
 from ..module_utils._gpu_settings_apply import ORDER, current, equal
-from ..module_utils._gpu_settings_control import law_for
 from ..module_utils._gpu_settings_records import CLOCKS, clocks_text
-from ..module_utils._gpu_settings_rules import Problem
-from ..module_utils._gpu_settings_targets import Target, limit_mw, name_of, supported, watts
+from ..module_utils._gpu_settings_targets import Target
 from ..module_utils._gpu_settings_units import GOVERNOR_UNIT
+from ..module_utils._gpu_settings_words import name_of, watts
 from ._contracts import Change, Disruption, Finding
 from ._plan_power_host import Settings
-from ._plan_power_words import GOVERNOR, finding
+from ._plan_power_words import finding
 
 _IDS = {"power_limit": "limit", "gpu_clocks": "clocks", "memory_clocks": "clocks"}
-
-
-def governor_problems(governor: t.Mapping[str, t.Any] | None, targets: t.Iterable[Target]) -> list[Problem]:
-    """Floor and ceiling against what each device takes."""
-    problems = []
-    for target in targets if governor else ():
-        set_mw = target.wanted.get("power_limit") or limit_mw("default", target.device)
-        if set_mw is not None and supported(target.device, "power_limit"):
-            problems.extend(law_for(t.cast("dict[str, t.Any]", governor), target.device, set_mw, GOVERNOR)[1])
-    return problems
 
 
 def gpu_changes(targets: t.Iterable[Target], settings: Settings, facts: t.Mapping[str, t.Any]) -> tuple[list[Change], list[Finding]]:

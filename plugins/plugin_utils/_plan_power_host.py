@@ -81,7 +81,7 @@ def _unit(
         changes.append(_file("unit", path, files.get(path), _sha(text), f"unit file {name} is written"))
     if (differs and show) or (show or {}).get("need_daemon_reload"):
         message = f"systemd reads its units again, because {name} changed"
-        changes.append(Change("power.daemon_reload", "power", name, None, None, message, _reload_class(facts)))
+        changes.append(Change("power.daemon_reload", "power", name, None, None, message, reload_class(facts)))
     expected = state_text(context.runtime_sha256)
     old_code = context.runtime_sha256 is not None and files.get(_paths.GOVERNOR_STATE) != _sha(expected)
     stale = name == GOVERNOR_UNIT and (differs or old_code)
@@ -105,7 +105,7 @@ def _file(name: str, path: str, before: t.Any, after: t.Any, message: str) -> Ch
     return Change(f"power.{name}", "power", path, before, after, message)
 
 
-def _reload_class(facts: t.Mapping[str, t.Any]) -> Disruption:
+def reload_class(facts: t.Mapping[str, t.Any]) -> Disruption:
     """After a daemon-reload systemd applies its own list of devices, and containers that got GPUs behind its back lose them."""
     users = [process.get("unit") or "" for gpu in facts.get("gpus") or [] for process in gpu.get("processes") or []]
     return "host_service_restart" if any(_CONTAINER.search(unit) for unit in users) else "none"
@@ -114,12 +114,12 @@ def _reload_class(facts: t.Mapping[str, t.Any]) -> Disruption:
 def predicted_host(settings: Settings, devices: Devices, facts: t.Mapping[str, t.Any], context: Context) -> dict[str, t.Any]:
     """Files and units as they would be afterwards."""
     up = {"load": "loaded", "active": "active", "sub": "exited", "enabled": "enabled", "need_daemon_reload": False}
-    recorded = {"gpus": {device["uuid"]: {} for device in devices.devices if device.get("uuid")}}
+    recorded: dict[str, t.Any] = {"gpus": {device["uuid"]: {} for device in devices.devices if device.get("uuid")}}
     files: dict[str, t.Any] = {f"{UNIT_DIR}/{name}": _sha(text) for name, text in settings.units.items()}
     files[_paths.GPU_SETTINGS] = _sha(settings.config)
     if GOVERNOR_UNIT in settings.units:
         files[_paths.GOVERNOR_STATE] = _sha(state_text(context.runtime_sha256))
-    state = {
+    state: dict[str, t.Any] = {
         "gpu_settings": {"schema": 1, "rules": settings.rules, "governor": settings.governor},
         "gpu_settings_recorded": recorded,
         "files": files,

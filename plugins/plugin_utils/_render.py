@@ -28,10 +28,11 @@ def finding_text(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def refusal(component: str, blocking: t.Sequence[Finding]) -> str:
-    """The failure message of the gate: all blocking findings at once."""
+def refusal(component: str, blocking: t.Sequence[Finding], verify: bool = False) -> str:
+    """The failure message of the gate: all blocking findings at once. `verify`: it is the gate after a converge, so things were changed."""
     count = f"{len(blocking)} finding{'s' if len(blocking) != 1 else ''}"
-    return f"The gate stops {component} on this host: {count}. Nothing was changed.\n" + "\n".join(map(finding_text, blocking))
+    head = f"{component} was changed on this host, but is not as asked" if verify else f"The gate stops {component} on this host"
+    return f"{head}: {count}.{'' if verify else ' Nothing was changed.'}\n" + "\n".join(map(finding_text, blocking))
 
 
 def diff(component: str, changes: t.Sequence[Change]) -> dict[str, str]:

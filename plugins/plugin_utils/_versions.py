@@ -60,6 +60,23 @@ def newest(versions: t.Iterable[str]) -> str | None:
     return max(versions, key=key, default=None)
 
 
+def nearest(version: str, known: t.Iterable[str]) -> str | None:
+    """The known version most like one that is not known: most leading numbers in common, then closest, rather older than newer."""
+    wanted = key(version)
+
+    def likeness(other: str) -> tuple[int, bool]:
+        have = key(other)
+        common = 0
+        while common < min(len(have[0]), len(wanted[0])) and have[0][common] == wanted[0][common]:
+            common += 1
+        return common, have <= wanted
+
+    versions = list(known)
+    best = max(map(likeness, versions), default=None)
+    alike = [other for other in versions if likeness(other) == best]
+    return (max if best and best[1] else min)(alike, key=key, default=None)
+
+
 _OPERATORS: dict[str, t.Callable[[Key, Key], bool]] = {
     "==": lambda a, b: a == b,
     "!=": lambda a, b: a != b,

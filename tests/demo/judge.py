@@ -30,7 +30,9 @@ def main() -> int:
     for line in found:
         print(f"demo: {line}", file=sys.stderr)
     if not found:
-        print(f"As announced: the healthy hosts are done, {BROKEN} was stopped by the gate (that is why the rollout's own exit code is not 0).")
+        print(
+            f"As announced: the healthy hosts are done, {BROKEN} was stopped by the gate (that is why the rollout's own exit code is not 0)."
+        )
     return 1 if found else 0
 
 

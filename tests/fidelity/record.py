@@ -6,7 +6,8 @@
 
     python3 record.py > detail.json        # needs nvidia-ml-py 13
 
-Only what the wrappers of nvidia-ml-py lose is recorded here in raw form: field value types, scoped fields, versioned structs, calls with arguments.
+What the wrappers of nvidia-ml-py lose is recorded here in raw form: field value types, scoped fields, versioned structs,
+calls with arguments.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 import pynvml
 
@@ -44,16 +45,17 @@ def attempt(call: Callable[..., Any], *args: Any) -> Any:
         return {"exception": f"{type(exc).__name__}: {exc}"}
 
 
-def fields(handle: Any, scopes: Dict[int, List[int]]) -> Dict[str, Any]:
-    out: Dict[str, Any] = {}
+def fields(handle: Any, scopes: dict[int, list[int]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
     for field in range(1, 320):
         for scope in scopes.get(field, [0]):
             item = (pynvml.c_nvmlFieldValue_t * 1)()
             item[0].fieldId, item[0].scopeId = field, scope
             rc = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")(handle, 1, ctypes.byref(item))
             one = item[0]
-            out[f"{field}.{scope}"] = {"rc": rc} if rc else (
-                {"rc": one.nvmlReturn} if one.nvmlReturn else {"type": one.valueType, "value": one.value.sllVal})
+            out[f"{field}.{scope}"] = (
+                {"rc": rc} if rc else ({"rc": one.nvmlReturn} if one.nvmlReturn else {"type": one.valueType, "value": one.value.sllVal})
+            )
     return out
 
 
@@ -68,22 +70,26 @@ def versioned(handle: Any, symbol: str, struct: Any, word: int, prepare: Callabl
     return {"error": rc} if rc else plain(item)
 
 
-def device(index: int, count: int) -> Dict[str, Any]:
+def device(index: int, count: int) -> dict[str, Any]:
     h = pynvml.nvmlDeviceGetHandleByIndex(index)
     p = pynvml
     links = range(18)
-    out: Dict[str, Any] = {
-        "fields": fields(h, {**{f: list(links) + [18] for f in SCOPED_BY_LINK}, **{f: [0, 1, 2] for f in SCOPED_BY_POWER_DOMAIN}}),
+    out: dict[str, Any] = {
+        "fields": fields(h, {**{f: [*links, 18] for f in SCOPED_BY_LINK}, **{f: [0, 1, 2] for f in SCOPED_BY_POWER_DOMAIN}}),
         "inforom": {o: attempt(p.nvmlDeviceGetInforomVersion, h, o) for o in range(5)},
         "clock": {f"{t}.{i}": attempt(p.nvmlDeviceGetClock, h, t, i) for t in range(4) for i in range(5)},
         "max_customer_boost": {t: attempt(p.nvmlDeviceGetMaxCustomerBoostClock, h, t) for t in range(4)},
         "default_application_clock": {t: attempt(p.nvmlDeviceGetDefaultApplicationsClock, h, t) for t in range(4)},
-        "clock_range_of_pstate": {f"{t}.{s}": attempt(p.nvmlDeviceGetMinMaxClockOfPState, h, t, s) for t in range(4) for s in (0, 1, 2, 8, 32)},
+        "clock_range_of_pstate": {
+            f"{t}.{s}": attempt(p.nvmlDeviceGetMinMaxClockOfPState, h, t, s) for t in range(4) for s in (0, 1, 2, 8, 32)
+        },
         "graphics_clocks": {m: attempt(p.nvmlDeviceGetSupportedGraphicsClocks, h, m) for m in (3201, 2201, 1000)},
         "temperature": {s: attempt(p.nvmlDeviceGetTemperature, h, s) for s in range(4)},
         "threshold": {s: attempt(p.nvmlDeviceGetTemperatureThreshold, h, s) for s in range(10)},
         "thermal_settings": {s: attempt(p.nvmlDeviceGetThermalSettings, h, s) for s in (0, 1, 15)},
-        "memory_error": {f"{e}.{c}.{loc}": attempt(p.nvmlDeviceGetMemoryErrorCounter, h, e, c, loc) for e in (0, 1) for c in (0, 1) for loc in range(9)},
+        "memory_error": {
+            f"{e}.{c}.{loc}": attempt(p.nvmlDeviceGetMemoryErrorCounter, h, e, c, loc) for e in (0, 1) for c in (0, 1) for loc in range(9)
+        },
         "total_ecc": {f"{e}.{c}": attempt(p.nvmlDeviceGetTotalEccErrors, h, e, c) for e in (0, 1) for c in (0, 1)},
         "detailed_ecc": {f"{e}.{c}": attempt(p.nvmlDeviceGetDetailedEccErrors, h, e, c) for e in (0, 1) for c in (0, 1)},
         "retired": {c: attempt(p.nvmlDeviceGetRetiredPages, h, c) for c in (0, 1)},
@@ -120,8 +126,11 @@ def device(index: int, count: int) -> Dict[str, Any]:
     }
     for other in range(count):
         o = p.nvmlDeviceGetHandleByIndex(other)
-        out["peers"][other] = {"topology": attempt(p.nvmlDeviceGetTopologyCommonAncestor, h, o), "same_board": attempt(p.nvmlDeviceOnSameBoard, h, o),
-                               "p2p": {i: attempt(p.nvmlDeviceGetP2PStatus, h, o, i) for i in range(7)}}
+        out["peers"][other] = {
+            "topology": attempt(p.nvmlDeviceGetTopologyCommonAncestor, h, o),
+            "same_board": attempt(p.nvmlDeviceOnSameBoard, h, o),
+            "p2p": {i: attempt(p.nvmlDeviceGetP2PStatus, h, o, i) for i in range(7)},
+        }
     return out
 
 
@@ -132,16 +141,25 @@ def main() -> None:
     result = {
         "driver": p.nvmlSystemGetDriverVersion(),
         "system": {
-            "bad_index": attempt(p.nvmlDeviceGetHandleByIndex, count), "bad_uuid": attempt(p.nvmlDeviceGetHandleByUUID, "GPU-x"),
-            "bad_pci": attempt(p.nvmlDeviceGetHandleByPciBusId, "0000:ff:1f.0"), "process_name": attempt(p.nvmlSystemGetProcessName, 999999),
-            "units": attempt(p.nvmlUnitGetCount), "conf_compute_settings": attempt(p.nvmlSystemGetConfComputeSettings),
-            "short_name": p._nvmlGetFunctionPointer("nvmlDeviceGetName")(p.nvmlDeviceGetHandleByIndex(0), ctypes.create_string_buffer(4), 4),
+            "bad_index": attempt(p.nvmlDeviceGetHandleByIndex, count),
+            "bad_uuid": attempt(p.nvmlDeviceGetHandleByUUID, "GPU-x"),
+            "bad_pci": attempt(p.nvmlDeviceGetHandleByPciBusId, "0000:ff:1f.0"),
+            "process_name": attempt(p.nvmlSystemGetProcessName, 999999),
+            "units": attempt(p.nvmlUnitGetCount),
+            "conf_compute_settings": attempt(p.nvmlSystemGetConfComputeSettings),
+            "short_name": p._nvmlGetFunctionPointer("nvmlDeviceGetName")(
+                p.nvmlDeviceGetHandleByIndex(0), ctypes.create_string_buffer(4), 4
+            ),
         },
         "devices": [device(i, count) for i in range(count)],
     }
     pynvml.nvmlShutdown()
-    result["after_shutdown"] = {"count": attempt(p.nvmlDeviceGetCount), "driver": attempt(p.nvmlSystemGetDriverVersion), "nvml": attempt(p.nvmlSystemGetNVMLVersion),
-                                "cuda": attempt(p.nvmlSystemGetCudaDriverVersion)}
+    result["after_shutdown"] = {
+        "count": attempt(p.nvmlDeviceGetCount),
+        "driver": attempt(p.nvmlSystemGetDriverVersion),
+        "nvml": attempt(p.nvmlSystemGetNVMLVersion),
+        "cuda": attempt(p.nvmlSystemGetCudaDriverVersion),
+    }
     json.dump(result, sys.stdout, indent=1, sort_keys=True)
 
 

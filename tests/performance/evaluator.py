@@ -77,7 +77,7 @@ def main() -> int:
     load = (time.process_time() - start) * 1000
     rows = len(_matrix_load.load_matrix().rows)
     good, bad = rate(STACK), rate(BAD)
-    how = "judge() of an 8-GPU host and a full stack (driver, CUDA, cuDNN, NCCL, toolkit, one engine and model), one core, CPU time, best of 3"
+    how = "judge() of an 8-GPU host and a full stack (driver, CUDA, cuDNN, NCCL, toolkit, engine, model), one core, CPU time, best of 3"
     figure("evaluator_host_evaluations", good, "1/s", ">= 2000", how)
     figure("evaluator_host_evaluations_with_findings", bad, "1/s", ">= 2000", how + "; the stack makes findings of most rules")
     figure("matrix_load", load, "ms", "<= 200", f"{rows} rows from YAML, once per ansible-playbook process (workers inherit it)")

@@ -20,8 +20,10 @@ def test_second_run_asked_for_nothing(action_log: Any) -> None:
     assert action_log() == []
 
 
-def test_second_run_started_modules(action_log: Any) -> None:
-    assert "systemd_service" in [action.words for action in action_log("module")]
+def test_second_run_is_counted(action_log: Any, host_tasks: dict[str, int]) -> None:
+    """copy asks stat and, on a change, two more; systemd is one: three starts for two host-tasks."""
+    assert [action.words for action in action_log("module")] == ["stat", "file", "systemd_service"]
+    assert host_tasks == {"ok": 2, "total": 2}
 
 
 def test_hosts_are_ordinary(host: Any) -> None:

@@ -8,7 +8,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${TMPDIR:-/tmp}}
-list() { cd "$here" && find lib profiles nvml bin systemd build.sh -type f ! -name '*.pyc' | LC_ALL=C sort; }
+list() { cd "$here" && find lib/simulated_gpu profiles nvml bin systemd build.sh -type f ! -name '*.pyc' | LC_ALL=C sort; }
 sum=$(cd "$here" && list | while read -r file; do sha256sum "$file"; done | sha256sum | cut -c1-16)
 archive=$folder/simulated-gpu-$(id -u)-$sum.tar
 if [ ! -f "$archive" ]; then
@@ -17,7 +17,7 @@ if [ ! -f "$archive" ]; then
     home=$work/tree/usr/local/lib/simulated-gpu
     mkdir -p "$home" "$work/tree/usr/local/sbin" "$work/tree/etc/systemd/system"
     (cd "$here" && list | tar -cf - -T -) | tar -xf - -C "$home"
-    mv "$home"/lib/simulated_gpu "$home"/ && rmdir "$home"/lib
+    mv "$home/lib/simulated_gpu" "$home/" && rmdir "$home/lib"
     mv "$home"/systemd/* "$work/tree/etc/systemd/system/" && rmdir "$home"/systemd
     cp "$home/bin/simulated-gpu" "$work/tree/usr/local/sbin/"
     for tool in modprobe rmmod lsmod modinfo; do cp "$home/bin/module-tool" "$work/tree/usr/local/sbin/$tool"; done

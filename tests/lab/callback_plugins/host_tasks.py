@@ -54,5 +54,6 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         path = os.environ.get("HOST_TASKS_FILE")
         if path:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             with open(path, "w", encoding="utf-8") as handle:
                 json.dump({"hosts": self.hosts, "tasks": self.tasks}, handle, indent=1)

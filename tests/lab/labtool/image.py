@@ -33,11 +33,12 @@ def apt_sources(image: str) -> str:
     """One-line sources of an image, also those that its hosts use later."""
     section = recipe(image)
     main = section["archive"] or _mirror("LAB_DEBIAN_MIRROR", "/debian", "http://deb.debian.org/debian")
-    lines = [f"deb {main} {section['suite']} {section['components']}"]
+    components = os.environ.get("LAB_DEBIAN_COMPONENTS", section["components"])
+    lines = [f"deb {main} {section['suite']} {components}"]
     if section.getboolean("security"):
         security = _mirror("LAB_DEBIAN_SECURITY_MIRROR", "/debian-security", "http://deb.debian.org/debian-security")
-        lines += [f"deb {main} {section['suite']}-updates {section['components']}"]
-        lines += [f"deb {security} {section['suite']}-security {section['components']}"]
+        lines += [f"deb {main} {section['suite']}-updates {components}"]
+        lines += [f"deb {security} {section['suite']}-security {components}"]
     return "\n".join(lines) + "\n"
 
 

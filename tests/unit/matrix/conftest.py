@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _matrix_load
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context, Finding
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._facts import merge
@@ -116,7 +117,14 @@ def info(
             "hostname": "gpu1",
             "boot_id": "b",
             "machine_arch": arch,
-            "os": {"id": ident, "id_like": like, "version_id": version, "codename": "", "pretty_name": f"{ident} {version}", "family": family},
+            "os": {
+                "id": ident,
+                "id_like": like,
+                "version_id": version,
+                "codename": "",
+                "pretty_name": f"{ident} {version}",
+                "family": family,
+            },
             "kernel": {"release": "6.1.0-41-amd64", "next_boot": None, "headers": [], "installed": [], "cmdline": None, "tainted": None},
             "secure_boot": {"state": "disabled", "lockdown": None, "mok_enrolled": None},
             "virtualization": {"container": None, "hypervisor": None},

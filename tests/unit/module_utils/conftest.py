@@ -128,8 +128,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def machine(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a simulated machine of a profile."""
 
-    def make(profile: str = "h200x2", count: int | None = None) -> Machine:
-        root = tmp_path / "machine"
+    def make(profile: str = "h200x2", count: int | None = None, root: Path | None = None) -> Machine:
+        root = root or tmp_path / "machine"
         monkeypatch.setenv("SIMULATED_GPU_ROOT", str(root))
         return Machine(root, profile, library, count)
 

@@ -178,6 +178,32 @@ def test_a_mark_that_cannot_be_written_is_said(host: Any) -> None:
     assert trouble
 
 
+def test_a_folder_of_somebody_else_is_not_believed(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/tmp is everyone's: a mark put there for us would make us idle, and a link would make us write elsewhere."""
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        folder = host.root / "own"
+        monkeypatch.setattr(_hung, "user_run_dir", lambda: str(folder))
+        folder.mkdir()
+        owner = folder.stat().st_uid
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1000)
+        monkeypatch.setattr(_hung, "_ROOT", owner + 1)
+        run_dir = str(host.root / "run/gpufleet")
+        mark = {"schema": 1, "pid": sleeper.pid, "start_time": _wait.start_time(sleeper.pid), "boot_id": _wait.boot_id(), "since": "now"}
+        (folder / "nvml_hung.json").write_text(json.dumps(mark))
+        assert _hung.read_mark(run_dir) is None
+        assert _hung.leave_mark(run_dir, 1, 1, None)[1] == f"{folder} belongs to someone else"
+        monkeypatch.setattr(os, "geteuid", lambda: owner)
+        monkeypatch.setattr(_hung, "_ROOT", 12345 if owner == 0 else 0)
+        assert _hung.read_mark(run_dir) is not None, "the same mark in a folder of ours counts"
+        folder.rename(host.root / "real")
+        folder.symlink_to(host.root / "real")
+        assert _hung.read_mark(run_dir) is None
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
 def test_a_stopped_caller_does_not_leave_its_child(machine: Any) -> None:
     """The module is killed while its child waits for the driver: the child ends by itself."""
     host = machine("h200x2")

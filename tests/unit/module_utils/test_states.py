@@ -250,6 +250,9 @@ def test_the_order_of_states() -> None:
         return _stack_state.stack_state(driver, nvml, gpus, counts)[0]
 
     assert state() == "no_driver"
+    nvml.update(state="hung")
+    assert state() == "hung"
+    nvml.update(state="no_pynvml")
     driver["installed"] = {"module_version": "570.1.1"}
     assert state() == "module_not_loaded"
     driver["loaded"] = {"version": "570.1.1"}

@@ -71,6 +71,13 @@ def test_command_that_does_not_end_is_a_cause_as_well(asked: t.Any, state: str) 
     assert error.value.reason == state
 
 
+def test_killed_command_says_so(asked: t.Any) -> None:
+    asked(Result("ok", -9, "Reading package lists...", ""))
+    with pytest.raises(PackageError, match="the package transaction was killed by signal 9; the next run finishes it") as error:
+        Apt(10).install(["a=1"], downgrade=False)
+    assert error.value.reason == "killed"
+
+
 def test_simulation_is_read(asked: t.Any) -> None:
     calls = asked(Result("ok", 0, SIMULATION, ""))
     outcome = Apt(10).simulate(["nvidia-driver-cuda=580.105.08-1", "old-"])

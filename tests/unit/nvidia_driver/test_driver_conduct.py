@@ -239,8 +239,12 @@ def test_host_without_gpu_gets_a_warning_and_no_load() -> None:
     assert "driver.load" not in ids(plan)
 
 
-def test_missing_headers_are_said_beforehand() -> None:
-    assert found(planned(facts({"host": {"kernel": {"headers": []}}}), branch=580), "headers_missing").severity == "warn"
+def test_missing_headers_are_said_beforehand_and_asked_for() -> None:
+    host = facts({"host": {"kernel": {"headers": ["6.1.0-57-amd64"], "next_boot": "6.1.0-58-amd64"}}})
+    plan = planned(host, branch=580)
+    assert found(plan, "headers_missing").subject == "6.1.0-58-amd64"
+    assert plan.details["packages"]["optional"] == ["linux-headers-6.1.0-58-amd64"]
+    assert planned(host, branch=580, install_kernel_modules=False).details["packages"]["optional"] == []
 
 
 def test_check_mode_predicts_what_later_roles_see() -> None:
@@ -270,6 +274,7 @@ def test_absent_takes_away_what_is_ours() -> None:
     assert plan.details["packages"] == {"state": "absent", "names": ["nvidia-driver-cuda", "nvidia-kernel-open-dkms"]}
     assert {"path": "/etc/modules-load.d/gpufleet-nvidia.conf", "content": None} in plan.details["files"]
     assert plan.details["reboot"]["reasons"][0]["id"] == "driver.still_loaded"
+    assert next(change for change in plan.changes if change.id == "driver.packages").disruption == "reboot"
 
 
 def test_absent_leaves_a_driver_of_others_alone() -> None:

@@ -68,6 +68,13 @@ def test_kind_of_modules_follows_the_gpu(device: str, desired: dict[str, Any], k
     assert plan.details["stack"]["driver"]["branch"] == 580 or not desired
 
 
+def test_modules_signed_by_the_distribution_need_no_key_and_no_headers() -> None:
+    secured = {"host": {"secure_boot": {"state": "enabled", "mok_enrolled": False}, "kernel": {"headers": []}}}
+    plan = planned(facts(UBUNTU, secured), source="distribution", branch=580)
+    assert blocking(plan) == []
+    assert plan.details["packages"]["optional"] == []
+
+
 def gate(device: str, *changes: dict[str, Any], **desired: Any) -> list[str]:
     """Ids of what blocks: planner and matrix together, as stack_check does."""
     gpu = {"pci_address": "0000:1b:00.0", "pci_device_id": device, "product": None, "architecture": None, "compute_capability": None}

@@ -93,6 +93,27 @@ def test_dependencies_are_named_at_the_same_version_and_others_are_left_to_the_p
     assert "dkms" not in resolved.packages
 
 
+def test_dependency_that_is_not_named_would_come_in_the_newest_version_and_not_fit() -> None:
+    source = table("595.45.04", "580.105.08")
+    lenient = source.simulate
+
+    def strict(specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
+        outcome = lenient(specs, downgrade)
+        mixed = outcome.install.get("libnvidia-ml1") != outcome.install["nvidia-driver-cuda"]
+        return outcome._replace(
+            error="libnvidia-ml1 (= 580.105.08-1) but 595.45.04-1 is to be installed" if mixed else "",
+            install={} if mixed else outcome.install,
+        )
+
+    source.simulate = strict  # type: ignore[method-assign]
+    assert resolve(request(version="580.105.08"), source, {}).packages["libnvidia-ml1"] == "580.105.08-1"
+
+
+def test_exceptions_are_no_members() -> None:
+    assert request().is_member("libnvidia-ml1")
+    assert not request().is_member("libnvidia-container1")
+
+
 def test_alternative_that_is_already_asked_for_wins() -> None:
     resolved = resolve(request(version="580.105.08"), table("580.105.08"), {})
     assert "nvidia-kernel-dkms" not in resolved.packages
@@ -118,7 +139,8 @@ def test_name_that_nobody_offers_is_refused() -> None:
 
 def test_versions_of_other_repositories_do_not_count() -> None:
     source = table("580.105.08")
-    source.offers["nvidia-driver-cuda"] = [("580.178.04-1", DEBIAN), ("580.105.08-1", NVIDIA)]
+    for name in ("nvidia-driver-cuda", "nvidia-kernel-open-dkms"):
+        source.offers[name] = [("580.178.04-1", DEBIAN), ("580.105.08-1", NVIDIA)]
     assert resolve(request(), source, {}).version == "580.105.08"
 
 
@@ -142,6 +164,17 @@ def test_installed_members_move_along_and_those_without_the_version_go() -> None
     assert resolved.remove == ["nvidia-driver-pinning-570", "nvidia-fabricmanager-570"]
 
 
+@pytest.mark.parametrize("successor", ["nvidia-utils", "nvidia-utils-580"])
+def test_renamed_part_of_the_set_is_kept_under_its_new_name(successor: str) -> None:
+    source = table("580.105.08")
+    source.offers[successor] = [("580.105.08-1", NVIDIA)]
+    resolved = resolve(
+        request(), source, {"nvidia-utils-570": ("570.133.20-1", "installed"), "libnvidia-ml1": ("570.133.20-1", "installed")}
+    )
+    assert resolved.packages[successor] == "580.105.08-1"
+    assert resolved.remove == ["nvidia-utils-570"]
+
+
 def test_package_with_a_version_of_its_own_is_not_pinned() -> None:
     source = table("580.105.08")
     source.offers["infiniband-diags"] = [("44.0-2", DEBIAN)]
@@ -149,6 +182,15 @@ def test_package_with_a_version_of_its_own_is_not_pinned() -> None:
     resolved = resolve(request(names=names), source, {})
     assert "infiniband-diags" in source.simulated[-1]
     assert resolved.packages["infiniband-diags"] == "44.0-2"
+
+
+def test_optional_packages_come_along_where_they_are_offered() -> None:
+    source = table("580.105.08")
+    source.offers["linux-headers-6.1.0-57-amd64"] = [("6.1.150-1", DEBIAN)]
+    resolved = resolve(request(optional=("linux-headers-6.1.0-57-amd64", "linux-headers-6.18.0-other")), source, {})
+    assert resolved.install["linux-headers-6.1.0-57-amd64"] == "6.1.150-1"
+    assert [name for name in resolved.packages if name.startswith("linux")] == []
+    assert [spec for spec in resolved.specs if spec.startswith("linux")] == ["linux-headers-6.1.0-57-amd64"]
 
 
 def test_refusal_of_the_package_manager_is_passed_on() -> None:

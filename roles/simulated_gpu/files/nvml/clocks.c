@@ -262,7 +262,7 @@ API ret_t nvmlDeviceGetViolationStatus(gpu_t gpu, u32 policy, u64 *out)     /* {
     if (policy > 11 || (policy > 5 && policy < 10))
         return E_INVALID_ARGUMENT;
     gettimeofday(&now, NULL);
-    snprintf(key, sizeof key, "violation.%u", policy);
+    snprintf(key, sizeof key, "field.%u", policy < 10 ? 74 + policy : 70 + policy);     /* the same counters as fields 74…81 */
     out[0] = (u64)now.tv_sec * 1000000 + (u64)now.tv_usec;
     out[1] = 0;
     if (!sim_has(gpu, "event_reasons"))

@@ -84,11 +84,17 @@ static ret_t computed(gpu_t gpu, u32 id, u32 scope, u64 *out)
     }
 }
 
-/* power limits by scope: 0 GPU, 1 module, 2 memory; only the GPU has them */
+/* Scopes: power limits 0 GPU, 1 module, 2 memory, only the GPU has them; links their number. */
 static ret_t scope_fits(gpu_t gpu, u32 id, u32 scope)
 {
-    if (id >= 187 && id <= 192 && id != 191 && scope)
-        return scope == 1 ? E_NOT_SUPPORTED : sim_has(gpu, "power.default") ? E_INVALID_ARGUMENT : E_NOT_SUPPORTED;
+    u32 links = 0;
+    if (id >= 187 && id <= 192 && scope)
+        return scope == 1 || id == 191 || !sim_has(gpu, "power.default") ? E_NOT_SUPPORTED : E_INVALID_ARGUMENT;
+    if ((id >= 138 && id <= 141) || id == 146 || (id >= 160 && id <= 167)) {     /* the scope is a link */
+        sim_uint(gpu, "nvlink.count", &links);
+        if (scope >= links)
+            return links && id == 167 ? E_INVALID_ARGUMENT : E_NOT_SUPPORTED;
+    }
     return OK;
 }
 
@@ -110,9 +116,11 @@ static ret_t one(gpu_t gpu, u32 id, u32 scope, u64 *out)
 /* A 580 driver answers these with success, type 0 and value 0 when they come in one call with many others (seen on H200: 20 fields fine, 40 not).
  * Clients that ask for everything at once must not take that for a limit of 0 W. */
 #define MANY 32
-static int spoilt_in_bulk(u32 id)
+static int spoilt_in_bulk(u32 id, ret_t result)
 {
-    return (id >= 187 && id <= 190) || (id >= 192 && id <= 196);
+    if (id == 272 || id == 273)     /* not supported when asked for alone */
+        return result == E_NOT_SUPPORTED;
+    return result == OK && ((id >= 187 && id <= 190) || (id >= 192 && id <= 196));
 }
 
 API ret_t nvmlDeviceGetFieldValues(gpu_t gpu, int count, field_t *fields)
@@ -130,8 +138,11 @@ API ret_t nvmlDeviceGetFieldValues(gpu_t gpu, int count, field_t *fields)
         f->latency = 0;
         f->result = one(gpu, f->id, f->scope, &value);
         f->type = f->result ? 0 : type_of(f->id);
-        if (count > MANY && spoilt_in_bulk(f->id) && f->result == OK)
-            f->type = 0, value = 0;
+        if (count > MANY && spoilt_in_bulk(f->id, f->result)) {
+            f->result = OK;
+            f->type = 0;
+            value = 0;
+        }
         f->value.u = f->type == UNSIGNED_LONG_LONG ? value : (u32)value;
     }
     return OK;

@@ -214,12 +214,12 @@ API ret_t nvmlDeviceGetGpuInstanceProfileInfoV(gpu_t gpu, u32 index, void *out)
     if (version != VERSION_WORD(gi_profile_v2_t, 2) && version != VERSION_WORD(gi_profile_v3_t, 3))
         return E_VERSION;
     TRY(profile_at(gpu, index, &p));
-    if (version >> 24 == 2) {
-        gi_profile_v2_t v2 = {version, p.n[P_ID], 0, p.n[P_SLICES], p.n[P_INSTANCES], p.n[P_SM], p.n[P_CE], p.n[P_DEC], p.n[P_ENC], p.n[P_JPEG], p.n[P_OFA], p.n[P_MEMORY], ""};
+    if (version >> 24 == 2) {     /* the real library answers with a version word of 0 */
+        gi_profile_v2_t v2 = {0, p.n[P_ID], 0, p.n[P_SLICES], p.n[P_INSTANCES], p.n[P_SM], p.n[P_CE], p.n[P_DEC], p.n[P_ENC], p.n[P_JPEG], p.n[P_OFA], p.n[P_MEMORY], ""};
         sim_copy(v2.name, sizeof v2.name, p.name);
         memcpy(out, &v2, sizeof v2);
     } else {
-        gi_profile_v3_t v3 = {version, p.n[P_ID], p.n[P_SLICES], p.n[P_INSTANCES], p.n[P_SM], p.n[P_CE], p.n[P_DEC], p.n[P_ENC], p.n[P_JPEG], p.n[P_OFA], p.n[P_MEMORY], "", 0};
+        gi_profile_v3_t v3 = {0, p.n[P_ID], p.n[P_SLICES], p.n[P_INSTANCES], p.n[P_SM], p.n[P_CE], p.n[P_DEC], p.n[P_ENC], p.n[P_JPEG], p.n[P_OFA], p.n[P_MEMORY], "", 0};
         sim_copy(v3.name, sizeof v3.name, p.name);
         memcpy(out, &v3, sizeof v3);
     }

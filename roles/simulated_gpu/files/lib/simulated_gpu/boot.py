@@ -30,7 +30,7 @@ def clear_volatile() -> None:
 
 
 def latch_pending(machine: Machine) -> None:
-    """Modes kept on the board come into force: ECC, MIG mode on Ampere. Rows that waited for a reset are remapped (volatile readings are gone)."""
+    """Modes kept on the board come into force: ECC, MIG mode on Ampere."""
     for slot in range(machine.count):
         path = state.gpu_file(machine.uuid(slot), "persistent", persistent=True)
         kept = state.read(path)

@@ -1,292 +1,95 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command simulated-gpu."""
+"""The command simulated-gpu: its arguments and its exit statuses."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import os
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Callable
 
-from . import boot, driver, faults, hardware, module, mounts, paths, processes, profile, state
-
-# readings people set, in their own words -> key of the profile, and how to make the value
-SETTABLE: Dict[str, Any] = {
-    "temperature": ("temperature.gpu", int, "degrees C"), "memory_temperature": ("temperature.memory", int, "degrees C"), "power": ("power.draw", lambda v: round(float(v) * 1000), "W"),
-    "memory_used": ("memory.used", lambda v: int(v) << 20, "MiB besides what processes use"), "utilization": ("utilization.gpu", int, "%"), "memory_utilization": ("utilization.memory", int, "%"),
-    "throttle": ("event_reasons", lambda v: int(v, 0), "bit mask of clock event reasons"), "graphics_clock": ("clock.0", int, "MHz"), "pstate": ("pstate", int, "0…15"),
-    "pcie_generation": ("pcie.generation", int, ""), "pcie_width": ("pcie.width", int, ""), "pcie_replays": ("pcie.replays", int, ""),
-    "fabric_state": ("fabric.state", int, "0…3"), "fabric_status": ("fabric.status", int, "an NVML code"), "energy": ("energy", int, "mJ"),
-    "remapped_corrected": ("remap.corrected", int, ""), "remapped_uncorrected": ("remap.uncorrected", int, ""), "remap_pending": ("remap.pending", int, "0/1"), "remap_failure": ("remap.failure", int, "0/1"),
-    "ecc_corrected": ("ecc.corrected.volatile.dram", int, ""), "ecc_uncorrected": ("ecc.uncorrected.volatile.dram", int, ""), "recovery_action": ("field.230", int, "0…5"),
-}
-EVENT_XID = 8
-
-
-def machine() -> profile.Machine:
-    path = paths.etc("profile.conf")
-    if not path.exists():
-        raise profile.ProfileError(f"{path} does not exist: no machine is configured here (`simulated-gpu profile NAME`)")
-    return profile.Machine(path)
-
-
-def slots(args: argparse.Namespace, here: profile.Machine) -> Optional[List[int]]:
-    return None if args.gpu is None else here.find(args.gpu)
-
-
-def report(changed: bool) -> int:
-    print("changed" if changed else "unchanged")
-    return 0
-
-
-def do_profile(args: argparse.Namespace) -> int:
-    folder = Path(args.folder)
-    text = profile.flatten(profile.load(args.name, folder), folder, args.count, args.seed)
-    path = paths.etc("profile.conf")
-    same = path.exists() and path.read_text(encoding="utf-8") == text
-    if not same and not args.check:
-        state.replace(path, text)
-    return report(not same)
-
-
-def do_status(args: argparse.Namespace) -> int:
-    here = machine()
-    out = {
-        "gpus": [{"slot": n, "uuid": here.uuid(n), "name": here.get(n, "name"), "pci": here.get(n, "pci.address"), "present": n in hardware.present_gpus(here),
-                  "settings": state.read(state.gpu_file(here.uuid(n), "settings")), "readings": state.read(state.gpu_file(here.uuid(n), "readings")),
-                  "persistent": state.read(state.gpu_file(here.uuid(n), "persistent", persistent=True)), "processes": processes.listed(here.uuid(n))} for n in range(here.count)],
-        "module": {"installed": module.installed(), "loaded": module.loaded()}, "hardware": sorted(state.read(paths.run("pci"))), "faults": faults.active(here),
-        "notes": paths.run("notes").read_text(encoding="utf-8").splitlines() if paths.run("notes").exists() else [],
-    }
-    print(json.dumps(out, indent=2))
-    return 0
-
-
-def do_boot(args: argparse.Namespace) -> int:
-    boot.boot(machine())
-    state.write(paths.run("booted"), _identity())
-    return 0
-
-
-def _identity() -> Dict[str, str]:
-    """What is booted: the machine, the host's choices, the driver of the role."""
-    text = b"".join(path.read_bytes() for path in (paths.etc("profile.conf"), paths.etc("host.conf")) if path.exists())
-    return {"machine": hashlib.sha256(text).hexdigest(), "driver": driver.version_of_role() or ""}
-
-
-def do_ensure(args: argparse.Namespace) -> int:
-    """What the role calls: boot once per real boot, and again when the machine or the role's driver changed."""
-    here = machine()
-    if state.read(paths.run("booted")) == _identity():
-        return report(False)
-    if not args.check:
-        boot.boot(here)
-        state.write(paths.run("booted"), _identity())
-    return report(True)
-
-
-def do_build(args: argparse.Namespace) -> int:
-    """The library from its source where a compiler is, else the carried binary; again only when the source changed."""
-    home = Path(__file__).resolve().parent.parent
-    source = hashlib.sha256(b"".join(path.read_bytes() for path in sorted((home / "nvml").iterdir()))).hexdigest()
-    stamp = home / ".built"
-    if stamp.exists() and stamp.read_text(encoding="ascii") == source and (home / "libnvidia-ml.so").exists():
-        return report(False)
-    if not args.check:
-        done = subprocess.run([str(home / "build.sh"), str(home)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode != 0:
-            raise ValueError(f"build.sh failed: {done.stderr.strip()}")
-        stamp.write_text(source, encoding="ascii")
-    return report(True)
-
-
-def do_driver(args: argparse.Namespace) -> int:
-    if args.version == "none":
-        return report(driver.uninstall() if not args.check else driver.version_of_role() is not None)
-    if args.check:
-        return report(driver.version_of_role() != args.version)
-    home = Path(__file__).resolve().parent.parent
-    return report(driver.install(args.version, Path(args.library) if args.library else home / "libnvidia-ml.so", home / "bin", not args.proprietary))
-
-
-def do_faults(args: argparse.Namespace) -> int:
-    """Make the persistent faults exactly these."""
-    here = machine()
-    return report(faults.persist_exactly(here, json.loads(args.wanted), args.check, lambda name, off, value: _module_follows(here, name, off, value)))
-
-
-def do_purge(args: argparse.Namespace) -> int:
-    if paths.etc("profile.conf").exists():
-        boot.tear_down(machine())
-    driver.uninstall()
-    for folder in (paths.etc(""), paths.run(""), paths.lib("")):
-        mounts.remove_tree(folder)
-    return report(True)
-
-
-def do_load(args: argparse.Namespace) -> int:
-    print(module.load(machine(), args.version)["version"])
-    return 0
-
-
-def do_unload(args: argparse.Namespace) -> int:
-    return report(module.unload(machine()))
-
-
-def do_reset(args: argparse.Namespace) -> int:
-    here = machine()
-    chosen = slots(args, here)
-    boot.reset(here, list(range(here.count)) if chosen is None else chosen)
-    return 0
-
-
-def do_install(args: argparse.Namespace) -> int:
-    return report(module.install(args.version, not args.proprietary) if args.version else module.uninstall())
-
-
-def do_hardware(args: argparse.Namespace) -> int:
-    here = machine()
-    if args.action == "remove":
-        module.drop(here)
-        hardware.remove(here)
-    else:
-        hardware.apply(here)
-        if module.loaded():
-            hardware.bind_driver(here, "nvidia")
-    return 0
-
-
-def do_fault(args: argparse.Namespace) -> int:
-    if args.name == "list":
-        for name, spec in faults.FAULTS.items():
-            print(f"{name:18} {'machine' if 'm' in spec.scopes else '       '} {'gpu' if 'g' in spec.scopes else '   '}  {spec.value:28} {spec.meaning}")
-        return 0
-    here = machine()
-    if args.name == "none":
-        changed = False
-        for where, found in faults.active(here).items():
-            for name in found:
-                changed |= faults.switch(here, name, None, None if where == "machine" else [int(where.split()[1])], True, False)
-                _module_follows(here, name, True, None)
-        return report(changed)
-    changed = faults.switch(here, args.name, args.value, slots(args, here), args.off, args.persistent)
-    _module_follows(here, args.name, args.off, args.value)
-    return report(changed)
-
-
-def _module_follows(here: profile.Machine, name: str, off: bool, value: Optional[str]) -> None:
-    """Faults that are also seen outside of NVML."""
-    if name == "mismatch":
-        module.replace_loaded(here, None if off else (value or faults.FAULTS[name].value))
-    if name in ("missing", "no_device") and paths.run("pci").exists():
-        hardware.apply(here)
-        if module.loaded():
-            hardware.bind_driver(here, "nvidia")
-
-
-def do_set(args: argparse.Namespace) -> int:
-    here = machine()
-    chosen = slots(args, here)
-    chosen = list(range(here.count)) if chosen is None else chosen
-    if args.key == "xid":
-        for slot in chosen:
-            path = state.gpu_file(here.uuid(slot), "events")
-            old = path.read_text(encoding="utf-8") if path.exists() else ""
-            state.replace(path, f"{old}{EVENT_XID} {int(args.value)}\n")
-        return report(True)
-    key, convert = (SETTABLE[args.key][0], SETTABLE[args.key][1]) if args.key in SETTABLE else (args.key, str)
-    if args.key not in SETTABLE and "." not in args.key:
-        raise profile.ProfileError(f"nothing named {args.key!r} to set; there are: xid, {', '.join(SETTABLE)}, or any key of the profile (they have a dot)")
-    try:
-        value = None if args.value == "default" else convert(args.value)
-    except ValueError:
-        raise profile.ProfileError(f"{args.key}: {args.value!r} is not a value for it; expected: {SETTABLE[args.key][2] or 'a number'}, or default") from None
-    return report(any([state.update(state.gpu_file(here.uuid(slot), "readings"), {key: value}) for slot in chosen]))
-
-
-def do_process(args: argparse.Namespace) -> int:
-    here = machine()
-    chosen = slots(args, here) or [0]
-    if args.action == "remove":
-        return report(any([processes.remove(here.uuid(slot), args.pid or "all") for slot in chosen]))
-    if args.action == "run" and not args.command:
-        raise profile.ProfileError("process run: give the command after --")
-    pid = os.getpid() if args.action == "run" else int(args.pid or 0)
-    for slot in chosen:
-        processes.add(here.uuid(slot), pid, args.memory, args.kind, args.name or (args.command[0] if args.command else "process"), args.foreign)
-    if args.action == "run":
-        os.execvp(args.command[0], args.command)
-    return report(True)
+from . import commands, module, paths, processes
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="simulated-gpu", description="A simulated GPU machine: state, faults, hardware. See docs/simulated_gpu.md.")
-    commands = top.add_subparsers(dest="command_name", required=True, metavar="COMMAND")
+    top = argparse.ArgumentParser(
+        prog="simulated-gpu", description="A simulated GPU machine: state, faults, hardware. See docs/simulated_gpu.md."
+    )
+    verbs = top.add_subparsers(dest="command_name", required=True, metavar="COMMAND")
 
     def command(name: str, function: Callable[[argparse.Namespace], int], text: str, gpu: bool = False) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=text, description=text)
+        one = verbs.add_parser(name, help=text, description=text)
         one.set_defaults(function=function)
         if gpu:
-            one.add_argument("--gpu", help="number, UUID, PCI address or all; default: all, or the machine where the fault is one of the machine")
+            one.add_argument(
+                "--gpu", help="number, UUID, PCI address or all; default: all, or the machine where the fault is one of the machine"
+            )
         return one
 
-    command("status", do_status, "everything as JSON")
-    command("boot", do_boot, "what a reboot does: volatile state goes, hardware appears, the installed module is loaded")
-    one = command("load", do_load, "what modprobe nvidia does")
+    command("status", commands.do_status, "everything as JSON")
+    command("boot", commands.do_boot, "what a reboot does: volatile state goes, hardware appears, the installed module is loaded")
+    one = command("load", commands.do_load, "what modprobe nvidia does")
     one.add_argument("version", nargs="?", help="load this version instead of the installed one (an old initramfs)")
-    one = command("ensure", do_ensure, "boot, unless this machine and driver are booted already")
+    one = command("ensure", commands.do_ensure, "boot, unless this machine and driver are booted already")
     one.add_argument("--check", action="store_true")
-    one = command("build", do_build, "make the library that `driver` installs")
+    one = command("build", commands.do_build, "make the library that `driver` installs")
     one.add_argument("--check", action="store_true")
-    one = command("driver", do_driver, "install a driver as packages would: library, tools, module record; `none` removes it")
+    one = command("driver", commands.do_driver, "install a driver as packages would: library, tools, module record; `none` removes it")
     one.add_argument("version")
     one.add_argument("--library", help="another libnvidia-ml than ours")
     one.add_argument("--proprietary", action="store_true")
     one.add_argument("--check", action="store_true")
-    one = command("faults", do_faults, "make the persistent faults exactly these")
+    one = command("faults", commands.do_faults, "make the persistent faults exactly these")
     one.add_argument("wanted", help='JSON: [{"name": …, "value": …, "gpu": …}]')
     one.add_argument("--check", action="store_true")
-    command("purge", do_purge, "take everything away but the program itself")
-    command("unload", do_unload, "what rmmod nvidia does")
-    command("reset", do_reset, "what nvidia-smi --gpu-reset does", gpu=True)
-    one = command("install-module", do_install, "record an installed kernel module, as a driver package's payload does; without version: remove it")
+    command("purge", commands.do_purge, "take everything away but the program itself")
+    command("unload", commands.do_unload, "what rmmod nvidia does")
+    command("reset", commands.do_reset, "what nvidia-smi --gpu-reset does", gpu=True)
+    one = command(
+        "install-module",
+        commands.do_install,
+        "record an installed kernel module, as a driver package's payload does; without version: remove it",
+    )
     one.add_argument("version", nargs="?")
     one.add_argument("--proprietary", action="store_true")
-    one = command("profile", do_profile, "make a profile the machine of this host (takes effect at the next boot)")
+    one = command("profile", commands.do_profile, "make a profile the machine of this host (takes effect at the next boot)")
     one.add_argument("name", help="name in the profile folder, or path of a JSON file")
     one.add_argument("--count", type=int, help="number of GPUs")
     one.add_argument("--seed", default="simulated", help="UUIDs and serial numbers follow from it; default: the same on every host")
-    one.add_argument("--folder", default=str(Path(__file__).resolve().parent.parent / "profiles"))
+    one.add_argument("--folder", default=str(paths.home() / "profiles"))
     one.add_argument("--check", action="store_true", help="only say whether something would change")
-    one = command("hardware", do_hardware, "show or take away PCI devices")
+    one = command("hardware", commands.do_hardware, "show or take away PCI devices")
     one.add_argument("action", choices=["apply", "remove"])
-    one = command("fault", do_fault, "switch a fault on or off; `fault list` names them, `fault none` ends all", gpu=True)
+    one = command("fault", commands.do_fault, "switch a fault on or off; `fault list` names them, `fault none` ends all", gpu=True)
     one.add_argument("name")
     one.add_argument("value", nargs="?")
     one.add_argument("--off", action="store_true")
     one.add_argument("--persistent", action="store_true", help="survives a reboot")
-    one = command("set", do_set, "change a reading: " + ", ".join(SETTABLE) + ", xid, or any key of the profile; value `default` ends it", gpu=True)
+    one = command(
+        "set",
+        commands.do_set,
+        "change a reading: " + ", ".join(commands.SETTABLE) + ", xid, or any key of the profile; value `default` ends it",
+        gpu=True,
+    )
     one.add_argument("key")
     one.add_argument("value")
-    one = command("process", do_process, "the process table", gpu=True)
+    one = command("process", commands.do_process, "the process table", gpu=True)
     one.add_argument("action", choices=["add", "remove", "run"])
     one.add_argument("--pid")
     one.add_argument("--memory", type=int, default=512, help="MiB")
     one.add_argument("--kind", choices=list(processes.TYPES), default="compute")
     one.add_argument("--name")
     one.add_argument("--foreign", action="store_true", help="a process this system can't see")
-    one.add_argument("command", nargs="*", help="for run: replaced by this command, which keeps the PID")
+    one.epilog = "process run … -- COMMAND: becomes that command, which keeps the PID in the table"
     return top
 
 
-def main(argv: Optional[List[str]] = None) -> int:
-    args = parser().parse_args(argv)
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    cut = words.index("--") if "--" in words else len(words)
+    args = parser().parse_args(words[:cut])
+    args.command = words[cut + 1 :]
     try:
         return int(args.function(args))
     except module.ModuleError as exc:

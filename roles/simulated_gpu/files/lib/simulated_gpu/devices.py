@@ -9,22 +9,32 @@ import os
 import stat
 import subprocess
 from pathlib import Path
-from typing import List, Tuple
 
 from . import mounts, paths
 from .profile import Machine
 
-Node = Tuple[str, int, int, int]
+Node = tuple[str, int, int, int]
 
 
-def nodes(machine: Machine) -> List[Node]:
+def nodes(machine: Machine) -> list[Node]:
     """(path, major, minor, mode) as a 580 driver has them."""
     from . import hardware
-    fixed = [("/dev/nvidiactl", 195, 255, 0o666), ("/dev/nvidia-modeset", 195, 254, 0o666), ("/dev/nvidia-uvm", 238, 0, 0o666), ("/dev/nvidia-uvm-tools", 238, 1, 0o666),
-             ("/dev/nvidia-caps/nvidia-cap1", 241, 1, 0o400), ("/dev/nvidia-caps/nvidia-cap2", 241, 2, 0o444)]
-    gpus = [(f"/dev/nvidia{minor}", 195, minor, 0o666) for minor in (int(machine.get(slot, "minor")) for slot in hardware.present_gpus(machine))]
+
+    fixed = [
+        ("/dev/nvidiactl", 195, 255, 0o666),
+        ("/dev/nvidia-modeset", 195, 254, 0o666),
+        ("/dev/nvidia-uvm", 238, 0, 0o666),
+        ("/dev/nvidia-uvm-tools", 238, 1, 0o666),
+        ("/dev/nvidia-caps/nvidia-cap1", 241, 1, 0o400),
+        ("/dev/nvidia-caps/nvidia-cap2", 241, 2, 0o444),
+    ]
+    gpus = [
+        (f"/dev/nvidia{minor}", 195, minor, 0o666) for minor in (int(machine.get(slot, "minor")) for slot in hardware.present_gpus(machine))
+    ]
     switches = [d for d in machine.pci_devices() if d["class"].startswith("0x0680")]
-    extra = [(f"/dev/nvidia-nvswitch{n}", 239, n, 0o666) for n in range(len(switches))] + ([("/dev/nvidia-nvswitchctl", 239, 255, 0o666)] if switches else [])
+    extra = [(f"/dev/nvidia-nvswitch{n}", 239, n, 0o666) for n in range(len(switches))] + (
+        [("/dev/nvidia-nvswitchctl", 239, 255, 0o666)] if switches else []
+    )
     return fixed + gpus + extra
 
 
@@ -41,7 +51,9 @@ def _make(path: Path, major: int, minor: int, mode: int) -> None:
         return
     except PermissionError:
         path.touch()
-    done = subprocess.run(["mount", "--bind", "/dev/null", str(path)], stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
+    done = subprocess.run(
+        ["mount", "--bind", "/dev/null", str(path)], stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False
+    )
     if done.returncode != 0:
         mounts.note(f"{path}: a plain file, neither mknod nor a bind mount is allowed")
     else:

@@ -11,7 +11,6 @@ import platform
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, List, Optional
 
 from . import module, paths, state
 
@@ -28,13 +27,13 @@ def library_folder() -> Path:
     return multiarch if multiarch.is_dir() or paths.relocated() else paths.at("/usr/lib64")
 
 
-def _files(version: str, library: Path, tools: Path) -> Dict[Path, Path]:
+def _files(version: str, library: Path, tools: Path) -> dict[Path, Path]:
     files = {library_folder() / f"libnvidia-ml.so.{version}": library}
     files.update({paths.at("/usr/bin") / tool: tools / tool for tool in TOOLS})
     return files
 
 
-def _placed() -> List[str]:
+def _placed() -> list[str]:
     return list(state.read(paths.lib("driver-files")))
 
 
@@ -47,7 +46,9 @@ def install(version: str, library: Path, tools: Path, open_modules: bool) -> boo
     changed = False
     for target, source in wanted.items():
         if target.exists() and str(target) not in ours:
-            raise DriverError(f"{target} is there and not from this role (a driver package?): remove it, or use simulated_gpu_driver: packaged")
+            raise DriverError(
+                f"{target} is there and not from this role (a driver package?): remove it, or use simulated_gpu_driver: packaged"
+            )
         if target.exists() and filecmp.cmp(source, target, shallow=False):
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +87,7 @@ def _ldconfig() -> None:
 
 def uninstall() -> bool:
     """Only what install() placed."""
-    placed: List[str] = _placed()
+    placed: list[str] = _placed()
     if not placed:
         return False
     for path in placed:
@@ -100,7 +101,7 @@ def uninstall() -> bool:
     return True
 
 
-def version_of_role() -> Optional[str]:
+def version_of_role() -> str | None:
     """The version this role installed, if it did."""
     record = module.installed() if _placed() else None
     return record["version"] if record else None

@@ -9,20 +9,22 @@ Most are read by the library; those with readings also change what the GPU repor
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from . import paths, state
 from .profile import Machine
 
 
 class Fault(NamedTuple):
-    scopes: str                     # "m" machine, "g" GPU, "mg" both
-    value: str                      # value when none is given
+    scopes: str  # "m" machine, "g" GPU, "mg" both
+    value: str  # value when none is given
     meaning: str
-    readings: Dict[str, str] = {}   # what the GPU then reports, "{value}" is replaced
+    readings: Mapping[str, str] = MappingProxyType({})  # what the GPU then reports, "{value}" is replaced
 
 
-FAULTS: Dict[str, Fault] = {
+FAULTS: dict[str, Fault] = {
     "no_driver": Fault("m", "1", "nvmlInit answers 9, as without a loaded module"),
     "no_device": Fault("m", "1", "no GPU at all: neither on the PCI bus nor in NVML"),
     "missing": Fault("g", "1", "this GPU fell off the bus: not in NVML, after `boot` or `hardware apply` not in PCI either"),
@@ -31,16 +33,32 @@ FAULTS: Dict[str, Fault] = {
     "lost": Fault("g", "1", "every call on this GPU answers 15"),
     "unknown": Fault("mg", "1", "999: nvmlInit for the machine, every call for a GPU"),
     "hang": Fault("mg", "-1", "calls sleep VALUE seconds, -1 for ever; SIGKILL ends them"),
-    "hang_path": Fault("mg", "/run/simulated-gpu/blocked", "calls open and read the file VALUE: blocked there by FUSE, not even SIGKILL ends them"),
+    "hang_path": Fault(
+        "mg", "/run/simulated-gpu/blocked", "calls open and read the file VALUE: blocked there by FUSE, not even SIGKILL ends them"
+    ),
     "slow": Fault("mg", "250", "every call takes VALUE milliseconds longer"),
     "no_permission": Fault("mg", "1", "setters answer 4, for root too"),
     "not_supported": Fault("g", "1", "setters and the power limit answer 3"),
     "nvlink_down": Fault("g", "all", "NVLinks VALUE (numbers with commas, or all) are down"),
-    "ecc": Fault("g", "1", "VALUE uncorrected DRAM errors, volatile and aggregate", {"ecc.uncorrected.volatile.dram": "{value}", "ecc.uncorrected.aggregate.dram": "{value}"}),
-    "row_remap_pending": Fault("g", "1", "VALUE rows wait for a reset to be remapped", {"remap.uncorrected": "{value}", "remap.pending": "1", "field.226": "1"}),
+    "ecc": Fault(
+        "g",
+        "1",
+        "VALUE uncorrected DRAM errors, volatile and aggregate",
+        {"ecc.uncorrected.volatile.dram": "{value}", "ecc.uncorrected.aggregate.dram": "{value}"},
+    ),
+    "row_remap_pending": Fault(
+        "g", "1", "VALUE rows wait for a reset to be remapped", {"remap.uncorrected": "{value}", "remap.pending": "1", "field.226": "1"}
+    ),
     "row_remap_failure": Fault("g", "1", "row remapping failed: the board must be replaced", {"remap.failure": "1"}),
-    "throttle": Fault("g", "0x28", "clock event reasons VALUE: 4 power cap, 8 hardware slowdown, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake", {"event_reasons": "{value}"}),
-    "fabric": Fault("g", "2", "fabric state VALUE: 0 not supported, 1 not started, 2 in progress, 3 completed", {"fabric.state": "{value}"}),
+    "throttle": Fault(
+        "g",
+        "0x28",
+        "clock event reasons VALUE: 4 power cap, 8 hardware slowdown, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake",
+        {"event_reasons": "{value}"},
+    ),
+    "fabric": Fault(
+        "g", "2", "fabric state VALUE: 0 not supported, 1 not started, 2 in progress, 3 completed", {"fabric.state": "{value}"}
+    ),
     "fabric_status": Fault("g", "999", "fabric completed with error VALUE", {"fabric.state": "3", "fabric.status": "{value}"}),
     "reset_required": Fault("g", "1", "the GPU asks for a reset", {"field.226": "1", "field.230": "1"}),
 }
@@ -58,7 +76,7 @@ def _spec(name: str) -> Fault:
     return FAULTS[name]
 
 
-def switch(machine: Machine, name: str, value: Optional[str], slots: Optional[List[int]], off: bool, persistent: bool) -> bool:
+def switch(machine: Machine, name: str, value: str | None, slots: list[int] | None, off: bool, persistent: bool) -> bool:
     """One fault on or off; True if something changed."""
     spec = _spec(name)
     scope = "m" if slots is None and "m" in spec.scopes else "g"
@@ -90,7 +108,7 @@ def restore(machine: Machine) -> None:
             switch(machine, name, value, [slot], False, False)
 
 
-def active(machine: Machine) -> Dict[str, Dict[str, str]]:
+def active(machine: Machine) -> dict[str, dict[str, str]]:
     out = {"machine": state.read(paths.run("faults"))}
     for slot in range(machine.count):
         found = state.read(state.gpu_file(machine.uuid(slot), "faults"))
@@ -99,18 +117,22 @@ def active(machine: Machine) -> Dict[str, Dict[str, str]]:
     return {where: found for where, found in out.items() if found}
 
 
-def persist_exactly(machine: Machine, wanted: List[Dict[str, str]], check: bool, follow: Callable[[str, bool, Optional[str]], None]) -> bool:
+def persist_exactly(machine: Machine, wanted: list[dict[str, str]], check: bool, follow: Callable[[str, bool, str | None], None]) -> bool:
     """The persistent faults become exactly these; ones switched by hand for this boot only are left alone."""
-    target: Dict[Tuple[Optional[int], str], str] = {}
+    target: dict[tuple[int | None, str], str] = {}
     for item in wanted:
         spec = _spec(item["name"])
         value = str(item.get("value") or spec.value)
         gpu = item.get("gpu")
-        slots: List[Optional[int]] = list(machine.find(str(gpu))) if gpu is not None else [None] if "m" in spec.scopes else list(range(machine.count))
+        slots: list[int | None] = (
+            list(machine.find(str(gpu))) if gpu is not None else [None] if "m" in spec.scopes else list(range(machine.count))
+        )
         target.update({(slot, item["name"]): value for slot in slots})
-    now: Dict[Tuple[Optional[int], str], str] = {(None, name): value for name, value in state.read(paths.lib("faults")).items()}
+    now: dict[tuple[int | None, str], str] = {(None, name): value for name, value in state.read(paths.lib("faults")).items()}
     for slot in range(machine.count):
-        now.update({(slot, name): value for name, value in state.read(state.gpu_file(machine.uuid(slot), "faults", persistent=True)).items()})
+        now.update(
+            {(slot, name): value for name, value in state.read(state.gpu_file(machine.uuid(slot), "faults", persistent=True)).items()}
+        )
     if target == now:
         return False
     for where, name in (key for key in now if key not in target and not check):

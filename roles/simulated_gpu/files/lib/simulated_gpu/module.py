@@ -9,7 +9,6 @@ import fcntl
 import os
 import re
 import time
-from typing import Dict, List, Optional
 
 from . import devices, hardware, paths, proc, processes, state
 from .profile import Machine
@@ -21,11 +20,11 @@ class ModuleError(RuntimeError):
     """What modprobe would say, with its exit status 1."""
 
 
-def _version_key(version: str) -> List[int]:
+def _version_key(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-def installed() -> Optional[Dict[str, str]]:
+def installed() -> dict[str, str] | None:
     """The installed module's record: of several the highest version."""
     folder = paths.lib("modules/nvidia")
     names = sorted((p.name for p in folder.iterdir() if not p.name.startswith(".")), key=_version_key) if folder.is_dir() else []
@@ -56,7 +55,7 @@ def uninstall() -> bool:
     return bool(records)
 
 
-def loaded() -> Optional[Dict[str, str]]:
+def loaded() -> dict[str, str] | None:
     return state.read(paths.run("module")) or None
 
 
@@ -68,7 +67,7 @@ def release() -> str:
     return os.uname().release
 
 
-def load(machine: Machine, version: Optional[str] = None) -> Dict[str, str]:
+def load(machine: Machine, version: str | None = None) -> dict[str, str]:
     """What `modprobe nvidia` does. A given version stands for a module from elsewhere, e.g. an old initramfs."""
     now = loaded()
     if now:
@@ -109,7 +108,7 @@ def drop(machine: Machine) -> None:
     proc.hide()
 
 
-def replace_loaded(machine: Machine, version: Optional[str]) -> None:
+def replace_loaded(machine: Machine, version: str | None) -> None:
     """Fault mismatch: the loaded module becomes another one without an unload; None: the installed one again."""
     record = {"version": version, "license": "Dual MIT/GPL"} if version else installed()
     if not loaded() or record is None:

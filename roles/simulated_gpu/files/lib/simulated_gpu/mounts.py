@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import List
 
 from . import paths
 
@@ -25,8 +24,10 @@ def note(text: str) -> None:
         path.write_text(old + text + "\n", encoding="utf-8")
 
 
-def _mount(arguments: List[str], target: str) -> bool:
-    result = subprocess.run(["mount", *arguments, target], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False)
+def _mount(arguments: list[str], target: str) -> bool:
+    result = subprocess.run(
+        ["mount", *arguments, target], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False
+    )
     if result.returncode != 0:
         note(f"{target}: no simulated content, mount refused: {' '.join(result.stderr.split())}")
     return result.returncode == 0

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
-from typing import Any, List, Optional, Tuple
+from typing import Any
 
-NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST, MISMATCH = 3, 4, 7, 9, 12, 13, 15, 18
+NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST, MISMATCH = (
+    3,
+    4,
+    7,
+    9,
+    12,
+    13,
+    15,
+    18,
+)
 
 
 class NvmlError(Exception):
@@ -19,7 +28,15 @@ class NvmlError(Exception):
 
 
 class Field(ctypes.Structure):
-    _fields_ = [("id", c_uint), ("scope", c_uint), ("timestamp", c_longlong), ("latency", c_longlong), ("type", c_uint), ("result", c_uint), ("value", c_ulonglong)]
+    _fields_ = [
+        ("id", c_uint),
+        ("scope", c_uint),
+        ("timestamp", c_longlong),
+        ("latency", c_longlong),
+        ("type", c_uint),
+        ("result", c_uint),
+        ("value", c_ulonglong),
+    ]
 
 
 class Nvml:
@@ -32,7 +49,8 @@ class Nvml:
             raise NvmlError(LIBRARY_NOT_FOUND) from None
         self.call("nvmlInit_v2")
 
-    def call(self, function: str, *arguments: Any) -> None:
+    def call(self, function: str, *arguments: Any) -> bool:
+        """True, so that it can stand in expressions; everything else is an NvmlError."""
         try:
             symbol = getattr(self.library, function)
         except AttributeError:
@@ -40,6 +58,7 @@ class Nvml:
         code = symbol(*arguments)
         if code:
             raise NvmlError(code, function)
+        return True
 
     def close(self) -> None:
         self.call("nvmlShutdown")
@@ -54,13 +73,13 @@ class Nvml:
         self.call(function, *before, byref(value))
         return int(value.value)
 
-    def numbers(self, function: str, count: int, *before: Any, kind: Any = c_uint) -> Tuple[int, ...]:
+    def numbers(self, function: str, count: int, *before: Any, kind: Any = c_uint) -> tuple[int, ...]:
         """Separate output arguments."""
         values = [kind() for _unused in range(count)]
         self.call(function, *before, *[byref(value) for value in values])
         return tuple(int(value.value) for value in values)
 
-    def array(self, function: str, count: int, *before: Any, kind: Any = c_uint, version: Optional[int] = None) -> List[int]:
+    def array(self, function: str, count: int, *before: Any, kind: Any = c_uint, version: int | None = None) -> list[int]:
         """A struct of equal members, with a version word in the first where given."""
         values = (kind * count)()
         if version is not None:

@@ -32,3 +32,9 @@ def run(name: str) -> Path:
 
 def lib(name: str) -> Path:
     return at("/var/lib/simulated-gpu/" + name)
+
+
+def home() -> Path:
+    """Where this program's own files are: one folder up when installed, two in the role's files."""
+    up = Path(__file__).resolve().parent.parent
+    return up if (up / "profiles").is_dir() else up.parent

@@ -15,14 +15,16 @@ import signal
 import sys
 import syslog
 from pathlib import Path
-from typing import List, Optional
 
 from . import paths
 from .nvml import MISMATCH, Nvml, NvmlError
 
 RUN = "/var/run/nvidia-persistenced"
-NO_DEVICE = ("Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist, and that user {uid} has read and write permissions "
-             "for those files.")
+NO_DEVICE = (
+    "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist, and that user {uid} has "
+    "read and write permissions "
+    "for those files."
+)
 
 
 def log(text: str, bad: bool = False) -> None:
@@ -37,7 +39,12 @@ def set_all(mode: int) -> bool:
     try:
         nvml = Nvml(os.environ.get("SIMULATED_GPU_LIBRARY", "libnvidia-ml.so.1"))
     except NvmlError as exc:
-        log("Failed to initialize: version mismatch between the daemon and the kernel module" if exc.code == MISMATCH else NO_DEVICE.format(uid=os.geteuid()), bad=True)
+        log(
+            "Failed to initialize: version mismatch between the daemon and the kernel module"
+            if exc.code == MISMATCH
+            else NO_DEVICE.format(uid=os.geteuid()),
+            bad=True,
+        )
         return False
     count = nvml.number("nvmlDeviceGetCount_v2")
     if mode and not count:
@@ -54,7 +61,7 @@ def set_all(mode: int) -> bool:
     return done or not mode
 
 
-def arguments(argv: Optional[List[str]]) -> argparse.Namespace:
+def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="nvidia-persistenced", description="A tool for maintaining persistent driver state.")
     parser.add_argument("-v", "--version", action="store_true")
     parser.add_argument("-V", "--verbose", action="store_true")
@@ -68,7 +75,7 @@ def arguments(argv: Optional[List[str]]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Optional[List[str]] = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     if args.version:
         print("nvidia-persistenced:  version (simulated)")

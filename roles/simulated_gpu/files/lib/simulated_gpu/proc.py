@@ -5,40 +5,74 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
 from . import mounts, paths, state
 from .profile import Machine
 
 PARAMS = (
-    ("ResmanDebugLevel", "4294967295"), ("RmLogonRC", "1"), ("ModifyDeviceFiles", "1"), ("DeviceFileUID", "0"), ("DeviceFileGID", "0"), ("DeviceFileMode", "438"),
-    ("InitializeSystemMemoryAllocations", "1"), ("UsePageAttributeTable", "4294967295"), ("EnableMSI", "1"), ("EnablePCIeGen3", "0"), ("MemoryPoolSize", "0"),
-    ("KMallocHeapMaxSize", "0"), ("VMallocHeapMaxSize", "0"), ("IgnoreMMIOCheck", "0"), ("EnableStreamMemOPs", "0"), ("EnableUserNUMAManagement", "1"),
-    ("NvLinkDisable", "0"), ("RmProfilingAdminOnly", "1"), ("PreserveVideoMemoryAllocations", "0"), ("EnableS0ixPowerManagement", "0"),
-    ("S0ixPowerManagementVideoMemoryThreshold", "256"), ("DynamicPowerManagement", "3"), ("DynamicPowerManagementVideoMemoryThreshold", "200"),
-    ("RegisterPCIDriver", "1"), ("EnablePCIERelaxedOrderingMode", "0"), ("EnableResizableBar", "0"), ("EnableGpuFirmware", "18"), ("EnableGpuFirmwareLogs", "2"),
-    ("RmNvlinkBandwidthLinkCount", "0"), ("EnableDbgBreakpoint", "0"), ("OpenRmEnableUnsupportedGpus", "1"), ("DmaRemapPeerMmio", "1"), ("ImexChannelCount", "2048"),
-    ("CreateImexChannel0", "0"), ("GrdmaPciTopoCheckOverride", "0"), ("CoherentGPUMemoryMode", '""'), ("RegistryDwords", '""'), ("RegistryDwordsPerDevice", '""'),
-    ("RmMsg", '""'), ("GpuBlacklist", '""'), ("TemporaryFilePath", '""'), ("ExcludedGpus", '""'),
+    ("ResmanDebugLevel", "4294967295"),
+    ("RmLogonRC", "1"),
+    ("ModifyDeviceFiles", "1"),
+    ("DeviceFileUID", "0"),
+    ("DeviceFileGID", "0"),
+    ("DeviceFileMode", "438"),
+    ("InitializeSystemMemoryAllocations", "1"),
+    ("UsePageAttributeTable", "4294967295"),
+    ("EnableMSI", "1"),
+    ("EnablePCIeGen3", "0"),
+    ("MemoryPoolSize", "0"),
+    ("KMallocHeapMaxSize", "0"),
+    ("VMallocHeapMaxSize", "0"),
+    ("IgnoreMMIOCheck", "0"),
+    ("EnableStreamMemOPs", "0"),
+    ("EnableUserNUMAManagement", "1"),
+    ("NvLinkDisable", "0"),
+    ("RmProfilingAdminOnly", "1"),
+    ("PreserveVideoMemoryAllocations", "0"),
+    ("EnableS0ixPowerManagement", "0"),
+    ("S0ixPowerManagementVideoMemoryThreshold", "256"),
+    ("DynamicPowerManagement", "3"),
+    ("DynamicPowerManagementVideoMemoryThreshold", "200"),
+    ("RegisterPCIDriver", "1"),
+    ("EnablePCIERelaxedOrderingMode", "0"),
+    ("EnableResizableBar", "0"),
+    ("EnableGpuFirmware", "18"),
+    ("EnableGpuFirmwareLogs", "2"),
+    ("RmNvlinkBandwidthLinkCount", "0"),
+    ("EnableDbgBreakpoint", "0"),
+    ("OpenRmEnableUnsupportedGpus", "1"),
+    ("DmaRemapPeerMmio", "1"),
+    ("ImexChannelCount", "2048"),
+    ("CreateImexChannel0", "0"),
+    ("GrdmaPciTopoCheckOverride", "0"),
+    ("CoherentGPUMemoryMode", '""'),
+    ("RegistryDwords", '""'),
+    ("RegistryDwordsPerDevice", '""'),
+    ("RmMsg", '""'),
+    ("GpuBlacklist", '""'),
+    ("TemporaryFilePath", '""'),
+    ("ExcludedGpus", '""'),
 )
 
 
-def version_text(record: Dict[str, str]) -> str:
+def version_text(record: dict[str, str]) -> str:
     kind = "Open Kernel Module for x86_64" if "GPL" in record["license"] else "x86_64 Kernel Module"
-    return f"NVRM version: NVIDIA UNIX {kind}  {record['version']}  Release Build  (root@simulated)  \nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1) \n"
+    compiler = "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1) \n"
+    return f"NVRM version: NVIDIA UNIX {kind}  {record['version']}  Release Build  (root@simulated)  \n{compiler}"
 
 
-def information(machine: Machine, slot: int, record: Dict[str, str]) -> str:
+def information(machine: Machine, slot: int, record: dict[str, str]) -> str:
     firmware = record["version"] if machine.get(slot, "gsp.enabled") == "1" else "N/A"
     return (
         f"Model: \t\t {machine.get(slot, 'name')}\nIRQ:   \t\t {machine.get(slot, 'irq')}\nGPU UUID: \t {machine.uuid(slot)}\n"
         f"Video BIOS: \t {machine.get(slot, 'vbios').lower()}\nBus Type: \t PCIe\nDMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\n"
-        f"Bus Location: \t {machine.get(slot, 'pci.address')}\nDevice Minor: \t {machine.get(slot, 'minor')}\nGPU Firmware: \t {firmware}\nGPU Excluded:\t No\n"
+        f"Bus Location: \t {machine.get(slot, 'pci.address')}\nDevice Minor: \t {machine.get(slot, 'minor')}\n"
+        f"GPU Firmware: \t {firmware}\nGPU Excluded:\t No\n"
     )
 
 
-def show(machine: Machine, record: Dict[str, str]) -> None:
+def show(machine: Machine, record: dict[str, str]) -> None:
     from . import hardware
+
     if not mounts.tmpfs("/proc/driver"):
         return
     base = paths.at("/proc/driver/nvidia")

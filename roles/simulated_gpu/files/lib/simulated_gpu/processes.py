@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
 from . import state
 
 TYPES = {"compute": "C", "graphics": "G", "mps": "M"}
@@ -32,10 +30,10 @@ def add(uuid: str, pid: int, memory_mib: int, kind: str, name: str, foreign: boo
 def remove(uuid: str, pid: str) -> bool:
     path = state.gpu_file(uuid, "processes")
     keys = list(state.read(path)) if pid == "all" else [pid]
-    return state.update(path, {key: None for key in keys})
+    return state.update(path, dict.fromkeys(keys))
 
 
-def listed(uuid: str) -> Dict[str, str]:
+def listed(uuid: str) -> dict[str, str]:
     """Entries that the library would show."""
     out = {}
     for pid, text in state.read(state.gpu_file(uuid, "processes")).items():

@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any
 
 from . import state
 
-Keys = Dict[str, Any]
-DEFAULT_ADDRESSES = ["0000:1b:00.0", "0000:43:00.0", "0000:52:00.0", "0000:61:00.0", "0000:9d:00.0", "0000:c3:00.0", "0000:d1:00.0", "0000:df:00.0"]
+Keys = dict[str, Any]
+DEFAULT_ADDRESSES = [
+    "0000:1b:00.0",
+    "0000:43:00.0",
+    "0000:52:00.0",
+    "0000:61:00.0",
+    "0000:9d:00.0",
+    "0000:c3:00.0",
+    "0000:d1:00.0",
+    "0000:df:00.0",
+]
 KNOWN = {"about", "driver", "open_modules", "gpus", "addresses", "numa_nodes", "module_ids", "keys", "each", "system", "pci", "models"}
 
 
@@ -24,11 +34,11 @@ class ProfileError(ValueError):
     """A profile that can't be used; the message names the place."""
 
 
-def names(folder: Path) -> List[str]:
+def names(folder: Path) -> list[str]:
     return sorted(p.stem for p in folder.glob("*.json"))
 
 
-def load(name: str, folder: Path) -> Dict[str, Any]:
+def load(name: str, folder: Path) -> dict[str, Any]:
     path = Path(name) if "/" in name else folder / f"{name}.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -44,7 +54,7 @@ def load(name: str, folder: Path) -> Dict[str, Any]:
     return data
 
 
-def model_keys(name: str, folder: Path, own: Optional[Mapping[str, Any]] = None) -> Keys:
+def model_keys(name: str, folder: Path, own: Mapping[str, Any] | None = None) -> Keys:
     """Keys of a model with those it extends; `own` holds models that a profile brings itself."""
     data = (own or {}).get(name)
     if data is None:
@@ -67,11 +77,11 @@ def _identity(seed: str, index: int) -> Keys:
     }
 
 
-def _nth(values: List[Any], index: int, otherwise: Any) -> Any:
+def _nth(values: list[Any], index: int, otherwise: Any) -> Any:
     return values[index] if index < len(values) else otherwise
 
 
-def slots(profile: Mapping[str, Any], count: Optional[int]) -> List[str]:
+def slots(profile: Mapping[str, Any], count: int | None) -> list[str]:
     """The model of each slot; a count beyond the profile repeats its last model."""
     models = [str(item["model"]) for item in profile["gpus"] for _unused in range(int(item.get("count", 1)))]
     if count is None:
@@ -86,19 +96,21 @@ def gpu_keys(profile: Mapping[str, Any], index: int, model: str, folder: Path, s
     if keys.get("serial", "") is None:
         identity.pop("serial")
     keys = {**keys, **identity}
-    keys.update({
-        "minor": index,
-        "board.id": (index + 1) * 256,
-        "module_id": _nth(profile.get("module_ids", []), index, index + 1),
-        "pci.address": _nth(addresses, index, _nth(DEFAULT_ADDRESSES, index, f"0000:{0xe0 + index:02x}:00.0")),
-        "pci.numa_node": _nth(profile.get("numa_nodes", []), index, -1),
-    })
+    keys.update(
+        {
+            "minor": index,
+            "board.id": (index + 1) * 256,
+            "module_id": _nth(profile.get("module_ids", []), index, index + 1),
+            "pci.address": _nth(addresses, index, _nth(DEFAULT_ADDRESSES, index, f"0000:{0xE0 + index:02x}:00.0")),
+            "pci.numa_node": _nth(profile.get("numa_nodes", []), index, -1),
+        }
+    )
     keys.update(profile.get("keys", {}))
     keys.update(_nth(profile.get("each", []), index, {}))
     return {key: value for key, value in keys.items() if value is not None}
 
 
-def flatten(profile: Mapping[str, Any], folder: Path, count: Optional[int] = None, seed: str = "simulated") -> str:
+def flatten(profile: Mapping[str, Any], folder: Path, count: int | None = None, seed: str = "simulated") -> str:
     """The text of profile.conf. Keys equal on all GPUs are written once, as gpu.*.KEY."""
     gpus = [gpu_keys(profile, index, model, folder, seed) for index, model in enumerate(slots(profile, count))]
     common = {key: value for key, value in gpus[0].items() if len(gpus) > 1 and all(gpu.get(key) == value for gpu in gpus)} if gpus else {}
@@ -124,18 +136,24 @@ class Machine:
     def uuid(self, slot: int) -> str:
         return self.get(slot, "uuid")
 
-    def pci_devices(self) -> List[Dict[str, str]]:
+    def pci_devices(self) -> list[dict[str, str]]:
         return [json.loads(value) for key, value in sorted(self.values.items()) if key.startswith("pci.")]
 
-    def find(self, selector: str) -> List[int]:
+    def find(self, selector: str) -> list[int]:
         """Slots by number, UUID (or its start), PCI address, or 'all'."""
         if selector == "all":
             return list(range(self.count))
         wanted = selector.lower()
-        hits = [slot for slot in range(self.count) if wanted == str(slot) or self.uuid(slot).lower().startswith(wanted)
-                or _same_address(self.get(slot, "pci.address"), wanted)]
+        hits = [
+            slot
+            for slot in range(self.count)
+            if wanted == str(slot) or self.uuid(slot).lower().startswith(wanted) or _same_address(self.get(slot, "pci.address"), wanted)
+        ]
         if not hits:
-            raise ProfileError(f"no GPU {selector!r}; there are: " + ", ".join(f"{n} {self.uuid(n)} {self.get(n, 'pci.address')}" for n in range(self.count)))
+            raise ProfileError(
+                f"no GPU {selector!r}; there are: "
+                + ", ".join(f"{n} {self.uuid(n)} {self.get(n, 'pci.address')}" for n in range(self.count))
+            )
         return hits
 
 

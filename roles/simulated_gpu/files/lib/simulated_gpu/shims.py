@@ -7,14 +7,28 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Dict, List, Optional
 
-from . import cli, module, paths, state
+from . import commands, module, paths, state
 
 REAL = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 OURS = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nouveau")
 FIELDS = ("filename", "version", "license", "firmware", "srcversion", "vermagic", "description", "author", "signer", "depends")
-WITH_VALUE = {"-C", "--config", "-d", "--dirname", "-S", "--set-version", "-F", "--field", "-k", "--set-kernel", "-b", "--basedir", "-w", "--wait"}
+WITH_VALUE = {
+    "-C",
+    "--config",
+    "-d",
+    "--dirname",
+    "-S",
+    "--set-version",
+    "-F",
+    "--field",
+    "-k",
+    "--set-kernel",
+    "-b",
+    "--basedir",
+    "-w",
+    "--wait",
+}
 
 
 def canonical(word: str) -> str:
@@ -22,7 +36,7 @@ def canonical(word: str) -> str:
     return {"nvidia_current": "nvidia", "nvidia_current_uvm": "nvidia_uvm"}.get(name, name)
 
 
-def plain_words(arguments: List[str]) -> List[str]:
+def plain_words(arguments: list[str]) -> list[str]:
     """Arguments that are neither options nor an option's value."""
     words, skip = [], False
     for word in arguments:
@@ -35,7 +49,7 @@ def plain_words(arguments: List[str]) -> List[str]:
     return words
 
 
-def real(tool: str, arguments: List[str]) -> int:
+def real(tool: str, arguments: list[str]) -> int:
     for folder in REAL:
         path = os.path.join(folder, tool)
         if os.path.exists(path):
@@ -44,7 +58,7 @@ def real(tool: str, arguments: List[str]) -> int:
     return 127
 
 
-def modprobe(arguments: List[str]) -> int:
+def modprobe(arguments: list[str]) -> int:
     words = plain_words(arguments)
     remove = any(word in ("-r", "--remove") for word in arguments)
     if "--dry-run" in arguments or "-n" in arguments:
@@ -57,7 +71,7 @@ def modprobe(arguments: List[str]) -> int:
     quiet = "-q" in arguments or "--quiet" in arguments
     if module.installed() is None and not module.loaded():
         return 1 if quiet else missing(words[0])
-    module.load(cli.machine())
+    module.load(commands.machine())
     return 0
 
 
@@ -71,16 +85,16 @@ def no_device(name: str) -> int:
     return 1
 
 
-def rmmod(arguments: List[str]) -> int:
+def rmmod(arguments: list[str]) -> int:
     name = canonical(plain_words(arguments)[0])
     if not module.loaded():
         print(f"rmmod: ERROR: Module {name} is not currently loaded", file=sys.stderr)
         return 1
-    module.unload(cli.machine())
+    module.unload(commands.machine())
     return 0
 
 
-def lsmod(arguments: List[str]) -> int:
+def lsmod(arguments: list[str]) -> int:
     print(f"{'Module':23} {'Size':>5}  Used by")
     try:
         with open("/proc/modules", encoding="utf-8") as handle:
@@ -90,28 +104,46 @@ def lsmod(arguments: List[str]) -> int:
     except OSError:
         pass
     if module.loaded():
-        for name, size, used, by in (("nvidia_uvm", 2072576, 0, ""), ("nvidia_drm", 135168, 0, ""), ("nvidia_modeset", 1556480, 1, "nvidia_drm"),
-                                     ("nvidia", 14446592, 2, "nvidia_uvm,nvidia_modeset")):
-            print(f"{name:19} {size:>9}  {used} {by}".rstrip())
+        for name, length, users, by in (
+            ("nvidia_uvm", 2072576, 0, ""),
+            ("nvidia_drm", 135168, 0, ""),
+            ("nvidia_modeset", 1556480, 1, "nvidia_drm"),
+            ("nvidia", 14446592, 2, "nvidia_uvm,nvidia_modeset"),
+        ):
+            print(f"{name:19} {length:>9}  {users} {by}".rstrip())
     if module.nouveau_bound():
         print(f"{'nouveau':19} {3248128:>9}  0")
     return 0
 
 
-def module_fields(name: str) -> Optional[Dict[str, str]]:
+def module_fields(name: str) -> dict[str, str] | None:
     release = module.release()
     if name == "nouveau":
-        return {"filename": f"/lib/modules/{release}/kernel/drivers/gpu/drm/nouveau/nouveau.ko", "license": "GPL and additional rights", "vermagic": f"{release} SMP"} \
-            if state.read(paths.etc("host.conf")).get("nouveau") == "1" else None
+        return (
+            {
+                "filename": f"/lib/modules/{release}/kernel/drivers/gpu/drm/nouveau/nouveau.ko",
+                "license": "GPL and additional rights",
+                "vermagic": f"{release} SMP",
+            }
+            if state.read(paths.etc("host.conf")).get("nouveau") == "1"
+            else None
+        )
     record = module.installed()
     if record is None:
         return None
     file = name.replace("_", "-")
-    return {"filename": f"/lib/modules/{release}/updates/dkms/{file}.ko", "version": record["version"], "license": record["license"], "srcversion": "SIMULATED000000000000000",
-            "vermagic": f"{release} SMP preempt mod_unload modversions", "firmware": f"nvidia/{record['version']}/gsp_ga10x.bin", "depends": "" if name == "nvidia" else "nvidia"}
+    return {
+        "filename": f"/lib/modules/{release}/updates/dkms/{file}.ko",
+        "version": record["version"],
+        "license": record["license"],
+        "srcversion": "SIMULATED000000000000000",
+        "vermagic": f"{release} SMP preempt mod_unload modversions",
+        "firmware": f"nvidia/{record['version']}/gsp_ga10x.bin",
+        "depends": "" if name == "nvidia" else "nvidia",
+    }
 
 
-def modinfo(arguments: List[str]) -> int:
+def modinfo(arguments: list[str]) -> int:
     words = plain_words(arguments)
     fields = module_fields(canonical(words[0]))
     if fields is None:
@@ -137,7 +169,7 @@ def modinfo(arguments: List[str]) -> int:
 TOOLS = {"modprobe": modprobe, "rmmod": rmmod, "lsmod": lsmod, "modinfo": modinfo}
 
 
-def main(tool: str, arguments: List[str]) -> int:
+def main(tool: str, arguments: list[str]) -> int:
     words = [canonical(word) for word in plain_words(arguments)]
     if tool != "lsmod" and (not words or words[0] not in OURS):
         return real(tool, arguments)

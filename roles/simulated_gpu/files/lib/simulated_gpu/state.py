@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Optional
 
 from . import paths
 
 
-def parse(text: str) -> Dict[str, str]:
-    out: Dict[str, str] = {}
+def parse(text: str) -> dict[str, str]:
+    out: dict[str, str] = {}
     for line in text.splitlines():
         key, sep, value = line.partition("=")
         if sep and not key.startswith("#"):
@@ -23,7 +23,7 @@ def parse(text: str) -> Dict[str, str]:
     return out
 
 
-def read(path: Path) -> Dict[str, str]:
+def read(path: Path) -> dict[str, str]:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -54,7 +54,7 @@ def locked() -> Iterator[None]:
         yield
 
 
-def update(path: Path, changes: Mapping[str, Optional[object]]) -> bool:
+def update(path: Path, changes: Mapping[str, object | None]) -> bool:
     """Set keys, remove those whose value is None; True if the file changed. A file without keys goes away."""
     with locked():
         old = read(path)

@@ -7,32 +7,104 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
 
 from ..nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, LIBRARY_NOT_FOUND, MISMATCH, NO_PERMISSION, Nvml, NvmlError
 from . import change, extra, query, report, table, xml
 from .values import Gpu
 
-NO_DRIVER = ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n")
-NO_LIBRARY = ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is properly installed and present in your system.\n"
-              "Please also try adding directory that contains libnvidia-ml.so to your system PATH.\n")
-INIT = {DRIVER_NOT_LOADED: NO_DRIVER, LIBRARY_NOT_FOUND: NO_LIBRARY, NO_PERMISSION: "Failed to initialize NVML: Insufficient Permissions\n", 999: "Failed to initialize NVML: Unknown Error\n"}
+NO_DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+    "Make sure that the latest NVIDIA driver is installed and running.\n"
+)
+NO_LIBRARY = (
+    "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. "
+    "Please make sure that the NVIDIA Display Driver is properly installed and present in your system.\n"
+    "Please also try adding directory that contains libnvidia-ml.so to your system PATH.\n"
+)
+INIT = {
+    DRIVER_NOT_LOADED: NO_DRIVER,
+    LIBRARY_NOT_FOUND: NO_LIBRARY,
+    NO_PERMISSION: "Failed to initialize NVML: Insufficient Permissions\n",
+    999: "Failed to initialize NVML: Unknown Error\n",
+}
 # options with a value; the long forms take it after "="
-VALUED = {"-i": "id", "--id": "id", "-d": "display", "--display": "display", "-f": "file", "--filename": "file", "--query-gpu": "gpu", "--query-compute-apps": "apps", "--format": "format",
-          "-pl": "pl", "--power-limit": "pl", "-pm": "pm", "--persistence-mode": "pm", "-e": "e", "--ecc-config": "e", "-c": "c", "--compute-mode": "c", "-mig": "mig", "--multi-instance-gpu": "mig",
-          "-lgc": "lgc", "--lock-gpu-clocks": "lgc", "-lmc": "lmc", "--lock-memory-clocks": "lmc", "-ac": "ac", "--applications-clocks": "ac", "-p": "p", "--reset-ecc-errors": "p"}
-FLAGS = {"-L": "list", "--list-gpus": "list", "-q": "query", "--query": "query", "-x": "xml", "--xml-format": "xml", "-h": "help", "--help": "help", "--version": "version", "-rgc": "rgc",
-         "--reset-gpu-clocks": "rgc", "-rmc": "rmc", "--reset-memory-clocks": "rmc", "-rac": "rac", "--reset-applications-clocks": "rac", "-r": "reset", "--gpu-reset": "reset",
-         "--help-query-gpu": "help_gpu"}
-CHANGES: Dict[str, Callable[[Gpu, str], str]] = {
-    "pl": change.power_limit, "pm": change.persistence, "e": change.ecc, "c": change.compute, "mig": change.mig,
-    "lgc": lambda gpu, v: change.lock(gpu, v, "nvmlDeviceSetGpuLockedClocks", "gpu"), "lmc": lambda gpu, v: change.lock(gpu, v, "nvmlDeviceSetMemoryLockedClocks", "memory"),
-    "rgc": lambda gpu, v: change.simple(gpu, "nvmlDeviceResetGpuLockedClocks", (), "reset GPU clocks", "All done resetting GPU clocks for GPU {bus}"),
-    "rmc": lambda gpu, v: change.simple(gpu, "nvmlDeviceResetMemoryLockedClocks", (), "reset memory clocks", "All done resetting memory clocks for GPU {bus}"),
-    "rac": lambda gpu, v: change.simple(gpu, "nvmlDeviceResetApplicationsClocks", (), "reset applications clocks", "All done resetting application clocks for GPU {bus}"),
-    "ac": lambda gpu, v: change.simple(gpu, "nvmlDeviceSetApplicationsClocks", tuple(int(n) for n in change.numbers("-ac", v, int)), "set applications clocks",
-                                       f'Applications clocks set to "(MEM {v.partition(",")[0]}, SM {v.partition(",")[2]})" for GPU {{bus}}'),
-    "p": lambda gpu, v: change.simple(gpu, "nvmlDeviceClearEccErrorCounts", (int(v),), "reset ECC errors", "Reset ECC errors to zero for GPU {bus}"),
+VALUED = {
+    "-i": "id",
+    "--id": "id",
+    "-d": "display",
+    "--display": "display",
+    "-f": "file",
+    "--filename": "file",
+    "--query-gpu": "gpu",
+    "--query-compute-apps": "apps",
+    "--format": "format",
+    "-pl": "pl",
+    "--power-limit": "pl",
+    "-pm": "pm",
+    "--persistence-mode": "pm",
+    "-e": "e",
+    "--ecc-config": "e",
+    "-c": "c",
+    "--compute-mode": "c",
+    "-mig": "mig",
+    "--multi-instance-gpu": "mig",
+    "-lgc": "lgc",
+    "--lock-gpu-clocks": "lgc",
+    "-lmc": "lmc",
+    "--lock-memory-clocks": "lmc",
+    "-ac": "ac",
+    "--applications-clocks": "ac",
+    "-p": "p",
+    "--reset-ecc-errors": "p",
+}
+FLAGS = {
+    "-L": "list",
+    "--list-gpus": "list",
+    "-q": "query",
+    "--query": "query",
+    "-x": "xml",
+    "--xml-format": "xml",
+    "-h": "help",
+    "--help": "help",
+    "--version": "version",
+    "-rgc": "rgc",
+    "--reset-gpu-clocks": "rgc",
+    "-rmc": "rmc",
+    "--reset-memory-clocks": "rmc",
+    "-rac": "rac",
+    "--reset-applications-clocks": "rac",
+    "-r": "reset",
+    "--gpu-reset": "reset",
+    "--help-query-gpu": "help_gpu",
+}
+CHANGES: dict[str, Callable[[Gpu, str], str]] = {
+    "pl": change.power_limit,
+    "pm": change.persistence,
+    "e": change.ecc,
+    "c": change.compute,
+    "mig": change.mig,
+    "lgc": lambda gpu, v: change.lock(gpu, v, "nvmlDeviceSetGpuLockedClocks", "gpu"),
+    "lmc": lambda gpu, v: change.lock(gpu, v, "nvmlDeviceSetMemoryLockedClocks", "memory"),
+    "rgc": lambda gpu, v: change.simple(
+        gpu, "nvmlDeviceResetGpuLockedClocks", (), "reset GPU clocks", "All done resetting GPU clocks for GPU {bus}"
+    ),
+    "rmc": lambda gpu, v: change.simple(
+        gpu, "nvmlDeviceResetMemoryLockedClocks", (), "reset memory clocks", "All done resetting memory clocks for GPU {bus}"
+    ),
+    "rac": lambda gpu, v: change.simple(
+        gpu, "nvmlDeviceResetApplicationsClocks", (), "reset applications clocks", "All done resetting application clocks for GPU {bus}"
+    ),
+    "ac": lambda gpu, v: change.simple(
+        gpu,
+        "nvmlDeviceSetApplicationsClocks",
+        tuple(int(n) for n in change.numbers("-ac", v, int)),
+        "set applications clocks",
+        f'Applications clocks set to "(MEM {v.partition(",")[0]}, SM {v.partition(",")[2]})" for GPU {{bus}}',
+    ),
+    "p": lambda gpu, v: change.simple(
+        gpu, "nvmlDeviceClearEccErrorCounts", (int(v),), "reset ECC errors", "Reset ECC errors to zero for GPU {bus}"
+    ),
 }
 
 
@@ -44,8 +116,8 @@ class Stop(Exception):
         self.status = status
 
 
-def parse(argv: List[str]) -> Dict[str, str]:
-    options: Dict[str, str] = {}
+def parse(argv: list[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
     rest = list(argv)
     while rest:
         word = rest.pop(0)
@@ -76,6 +148,7 @@ def open_session() -> Nvml:
 
 def mismatch_text() -> str:
     import ctypes
+
     library = ctypes.CDLL(os.environ.get("SIMULATED_GPU_LIBRARY", "libnvidia-ml.so.1"))
     buffer = ctypes.create_string_buffer(96)
     library.nvmlSystemGetNVMLVersion(buffer, 96)
@@ -83,17 +156,20 @@ def mismatch_text() -> str:
     return f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}"
 
 
-def choose(nvml: Nvml, selector: Optional[str]) -> List[Gpu]:
+def choose(nvml: Nvml, selector: str | None) -> list[Gpu]:
     count = nvml.number("nvmlDeviceGetCount_v2")
     if not count:
         raise Stop("No devices were found", 6)
-    gpus: List[Gpu] = []
+    gpus: list[Gpu] = []
     for item in selector.split(",") if selector else [str(index) for index in range(count)]:
         try:
             gpus.append(Gpu(nvml, nvml.find(item)))
         except NvmlError as exc:
             if exc.code == GPU_IS_LOST:
-                raise Stop(f"Unable to determine the device handle for GPU{item}: GPU is lost.  Reboot the system to recover this GPU\n", GPU_IS_LOST) from None
+                raise Stop(
+                    f"Unable to determine the device handle for GPU{item}: GPU is lost.  Reboot the system to recover this GPU\n",
+                    GPU_IS_LOST,
+                ) from None
             if exc.code == 999:
                 raise Stop(f"Unable to determine the device handle for GPU{item}: Unknown Error\n", 255) from None
             raise Stop("No devices were found", 6) from None
@@ -102,10 +178,11 @@ def choose(nvml: Nvml, selector: Optional[str]) -> List[Gpu]:
 
 def version_text(nvml: Nvml) -> str:
     tool, driver, cuda = table.versions(nvml)
-    return f"NVIDIA-SMI version  : {tool}\nNVML version        : {'.'.join(tool.split('.')[:2])}\nDRIVER version      : {driver}\nCUDA Version        : {cuda}\n"
+    short = ".".join(tool.split(".")[:2])
+    return f"NVIDIA-SMI version  : {tool}\nNVML version        : {short}\nDRIVER version      : {driver}\nCUDA Version        : {cuda}\n"
 
 
-def work(nvml: Nvml, options: Dict[str, str]) -> Tuple[str, int]:
+def work(nvml: Nvml, options: dict[str, str]) -> tuple[str, int]:
     if "version" in options:
         return version_text(nvml), 0
     if "help_gpu" in options:
@@ -132,9 +209,11 @@ def work(nvml: Nvml, options: Dict[str, str]) -> Tuple[str, int]:
     return table.render(nvml, gpus), 0
 
 
-def run(argv: List[str]) -> Tuple[str, int]:
+def run(argv: list[str]) -> tuple[str, int]:
     if "-h" in argv or "--help" in argv:
-        return "NVIDIA System Management Interface (simulated)\n\nOptions: " + " ".join(sorted([*VALUED, *FLAGS])) + "\nCommands: topo -m, mig -lgip, mig -lgi, nvlink -s\n", 0
+        return "NVIDIA System Management Interface (simulated)\n\nOptions: " + " ".join(
+            sorted([*VALUED, *FLAGS])
+        ) + "\nCommands: topo -m, mig -lgip, mig -lgi, nvlink -s\n", 0
     try:
         if argv[:1] and argv[0] in extra.COMMANDS:
             nvml = open_session()
@@ -150,7 +229,7 @@ def run(argv: List[str]) -> Tuple[str, int]:
         return f"Unable to determine the device handle for GPU: error {exc.code}\n", exc.code if exc.code < 256 else 255
 
 
-def main(argv: Optional[List[str]] = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     text, status = run(sys.argv[1:] if argv is None else argv)
     try:
         sys.stdout.write(text)

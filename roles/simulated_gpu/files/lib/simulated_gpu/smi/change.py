@@ -6,15 +6,26 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Callable, List, Tuple
+from typing import Callable
 
 from .. import boot, module, paths, profile
 from ..nvml import NOT_SUPPORTED, Nvml, NvmlError
 from .values import COMPUTE_MODES, Gpu, onoff, watts
 
 EARLY = "Terminating early due to previous errors."
-TEXTS = {2: "Invalid Argument", 3: "Not Supported", 4: "Insufficient Permissions", 15: "GPU is lost", 19: "In use by another client", 999: "Unknown Error"}
-PERSISTENCE_OFF = "Warning: persistence mode is disabled on device {bus}. See the Known Issues section of the nvidia-smi(1) man page for more information. Run with [--help | -h] switch to get more information on how to enable persistence mode."
+TEXTS = {
+    2: "Invalid Argument",
+    3: "Not Supported",
+    4: "Insufficient Permissions",
+    15: "GPU is lost",
+    19: "In use by another client",
+    999: "Unknown Error",
+}
+PERSISTENCE_OFF = (
+    "Warning: persistence mode is disabled on device {bus}. "
+    "See the Known Issues section of the nvidia-smi(1) man page for more information. "
+    "Run with [--help | -h] switch to get more information on how to enable persistence mode."
+)
 
 
 class ChangeError(Exception):
@@ -32,7 +43,7 @@ def onoff_value(option: str, text: str) -> int:
     return values[text.upper()]
 
 
-def numbers(option: str, text: str, kind: Callable[[str], float]) -> List[float]:
+def numbers(option: str, text: str, kind: Callable[[str], float]) -> list[float]:
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
@@ -40,7 +51,10 @@ def numbers(option: str, text: str, kind: Callable[[str], float]) -> List[float]
 
 
 def _failed(what: str, gpu: Gpu, error: NvmlError) -> ChangeError:
-    return ChangeError(f"Failed to {what} for GPU {gpu.bus_id()}: {TEXTS.get(error.code, 'Unknown Error')}\n{EARLY}", error.code if error.code < 256 else 255)
+    return ChangeError(
+        f"Failed to {what} for GPU {gpu.bus_id()}: {TEXTS.get(error.code, 'Unknown Error')}\n{EARLY}",
+        error.code if error.code < 256 else 255,
+    )
 
 
 def _warn(gpu: Gpu) -> str:
@@ -54,7 +68,11 @@ def power_limit(gpu: Gpu, text: str) -> str:
     if low is None or high is None or before is None:
         return f"Changing power management limit is not supported for GPU: {gpu.bus_id()}.\nTreating as warning and moving on.\n"
     if not low <= wanted <= high:
-        raise ChangeError(f"Provided power limit {watts(wanted)} is not a valid power limit which should be between {watts(low)} and {watts(high)} for GPU {gpu.bus_id()}\n{EARLY}", 2)
+        raise ChangeError(
+            f"Provided power limit {watts(wanted)} is not a valid power limit which should be between {watts(low)} and {watts(high)} "
+            f"for GPU {gpu.bus_id()}\n{EARLY}",
+            2,
+        )
     try:
         gpu.nvml.call("nvmlDeviceSetPowerManagementLimit", gpu.handle, ctypes.c_uint(wanted))
     except NvmlError as exc:
@@ -81,14 +99,26 @@ def _mode(gpu: Gpu, what: str, name: str, getter: Callable[[], object], setter: 
 
 def persistence(gpu: Gpu, text: str) -> str:
     value = onoff_value("-pm", text)
-    said = _mode(gpu, "Persistence mode", "pm", lambda: gpu.num("nvmlDeviceGetPersistenceMode"), "nvmlDeviceSetPersistenceMode", value, lambda v: str(onoff(v)))
+    said = _mode(
+        gpu,
+        "Persistence mode",
+        "pm",
+        lambda: gpu.num("nvmlDeviceGetPersistenceMode"),
+        "nvmlDeviceSetPersistenceMode",
+        value,
+        lambda v: str(onoff(v)),
+    )
     return said or f"Enabled persistence mode for GPU {gpu.bus_id()}.\n".replace("Enabled", str(onoff(value)))
 
 
 def ecc(gpu: Gpu, text: str) -> str:
     value = onoff_value("-e", text)
     said = _mode(gpu, "ECC mode", "e", lambda: gpu.ecc()[1], "nvmlDeviceSetEccMode", value, lambda v: str(onoff(v)))
-    return said or f"{onoff(value)} ECC support for GPU {gpu.bus_id()}.\nReboot required.\n" if not said.startswith("ECC mode is already") else said
+    return (
+        said or f"{onoff(value)} ECC support for GPU {gpu.bus_id()}.\nReboot required.\n"
+        if not said.startswith("ECC mode is already")
+        else said
+    )
 
 
 def compute(gpu: Gpu, text: str) -> str:
@@ -97,7 +127,15 @@ def compute(gpu: Gpu, text: str) -> str:
         raise ChangeError(f"ERROR: Option {text} is invalid for -c. Please run 'nvidia-smi -h' for help.\n", 2)
     value = names[text.upper()]
     before = COMPUTE_MODES.get(gpu.num("nvmlDeviceGetComputeMode") or 0)
-    said = _mode(gpu, "Compute mode", "c", lambda: gpu.num("nvmlDeviceGetComputeMode"), "nvmlDeviceSetComputeMode", value, lambda v: COMPUTE_MODES[v].upper())
+    said = _mode(
+        gpu,
+        "Compute mode",
+        "c",
+        lambda: gpu.num("nvmlDeviceGetComputeMode"),
+        "nvmlDeviceSetComputeMode",
+        value,
+        lambda v: COMPUTE_MODES[v].upper(),
+    )
     return said or f"Set compute mode to {COMPUTE_MODES[value].upper()} for GPU {gpu.bus_id()} from {str(before).upper()}.\n"
 
 
@@ -107,9 +145,17 @@ def mig(gpu: Gpu, text: str) -> str:
         gpu.nvml.call("nvmlDeviceSetMigMode", gpu.handle, ctypes.c_uint(value), ctypes.byref(status))
     except NvmlError as exc:
         if exc.code == NOT_SUPPORTED:
-            raise ChangeError(f"Unable to {'enable' if value else 'disable'} MIG Mode for GPU {gpu.bus_id()}: Not Supported\n{EARLY}", 3) from None
+            raise ChangeError(
+                f"Unable to {'enable' if value else 'disable'} MIG Mode for GPU {gpu.bus_id()}: Not Supported\n{EARLY}", 3
+            ) from None
         raise _failed(f"{'enable' if value else 'disable'} MIG Mode", gpu, exc) from None
-    pending = f"Warning: MIG mode is in pending {'enable' if value else 'disable'} state for GPU {gpu.bus_id()}:{TEXTS.get(status.value, 'Unknown Error')}\nReboot the system or try nvidia-smi --gpu-reset to make MIG mode effective on GPU {gpu.bus_id()}\n" if status.value else ""
+    pending = (
+        f"Warning: MIG mode is in pending {'enable' if value else 'disable'} state for GPU {gpu.bus_id()}:"
+        f"{TEXTS.get(status.value, 'Unknown Error')}\n"
+        f"Reboot the system or try nvidia-smi --gpu-reset to make MIG mode effective on GPU {gpu.bus_id()}\n"
+        if status.value
+        else ""
+    )
     return f"{pending}{onoff(value)} MIG Mode for GPU {gpu.bus_id()}\n"
 
 
@@ -120,10 +166,13 @@ def lock(gpu: Gpu, text: str, setter: str, what: str) -> str:
         gpu.nvml.call(setter, gpu.handle, ctypes.c_uint(low), ctypes.c_uint(high))
     except NvmlError as exc:
         raise _failed(f"set {what} clocks", gpu, exc) from None
-    return f'{what.capitalize() if what == "memory" else "GPU"} clocks set to "({"memory" if what == "memory" else "gpu"}ClkMin {low}, {"memory" if what == "memory" else "gpu"}ClkMax {high})" for GPU {gpu.bus_id()}\n' + _warn(gpu)
+    return (
+        f'{"Memory" if what == "memory" else "GPU"} clocks set to "({what}ClkMin {low}, {what}ClkMax {high})" for GPU {gpu.bus_id()}\n'
+        + _warn(gpu)
+    )
 
 
-def simple(gpu: Gpu, function: str, arguments: Tuple[int, ...], what: str, done: str) -> str:
+def simple(gpu: Gpu, function: str, arguments: tuple[int, ...], what: str, done: str) -> str:
     try:
         gpu.nvml.call(function, gpu.handle, *[ctypes.c_uint(value) for value in arguments])
     except NvmlError as exc:
@@ -131,7 +180,7 @@ def simple(gpu: Gpu, function: str, arguments: Tuple[int, ...], what: str, done:
     return done.format(bus=gpu.bus_id()) + "\n"
 
 
-def reset(nvml: Nvml, gpus: List[Gpu]) -> str:
+def reset(nvml: Nvml, gpus: list[Gpu]) -> str:
     """The session itself must be closed first: a client is a client."""
     chosen = [(gpu.uuid(), gpu.bus_id()) for gpu in gpus]
     nvml.close()
@@ -140,7 +189,13 @@ def reset(nvml: Nvml, gpus: List[Gpu]) -> str:
         for uuid, _bus in chosen:
             boot.reset(here, here.find(uuid))
     except module.ModuleError as exc:
-        raise ChangeError(f"The following GPUs could not be reset:\n  {exc}: In use by another client\n\n1 device is currently being used by one or more other processes.", 255) from None
+        raise ChangeError(
+            f"The following GPUs could not be reset:\n  {exc}: In use by another client\n\n"
+            "1 device is currently being used by one or more other processes.",
+            255,
+        ) from None
     except PermissionError:
-        raise ChangeError("Unable to reset this GPU because it's being used or the caller is not root: Insufficient Permissions", 4) from None
+        raise ChangeError(
+            "Unable to reset this GPU because it's being used or the caller is not root: Insufficient Permissions", 4
+        ) from None
     return "".join(f"GPU {bus} was successfully reset.\n" for _uuid, bus in chosen) + "All done.\n"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Callable, Dict, List
+from typing import Any, Callable, ClassVar
 
 from ..nvml import Nvml
 from .values import Gpu
@@ -25,16 +25,27 @@ Legend:
 """
 
 
+PROFILES_HEAD = """\
+| GPU instance profiles:                                                        |
+| GPU   Name               ID    Instances   Memory     P2P    SM    DEC   ENC  |
+|                                Free/Total   GiB              CE    JPEG  OFA  |
+|===============================================================================|
+"""
+
+
 class ProfileInfo(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint)] + [(name, ctypes.c_uint) for name in ("id", "p2p", "slices", "instances", "sm", "ce", "dec", "enc", "jpeg", "ofa")] + [
-        ("memory", ctypes.c_ulonglong), ("name", ctypes.c_char * 96)]
+    _fields_: ClassVar[list[Any]] = [
+        *((name, ctypes.c_uint) for name in ("version", "id", "p2p", "slices", "instances", "sm", "ce", "dec", "enc", "jpeg", "ofa")),
+        ("memory", ctypes.c_ulonglong),
+        ("name", ctypes.c_char * 96),
+    ]
 
 
 def active_links(gpu: Gpu) -> int:
     return sum(1 for link in range(gpu.field(91) or 0) if gpu.num("nvmlDeviceGetNvLinkState", link))
 
 
-def topo(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
+def topo(nvml: Nvml, gpus: list[Gpu], arguments: list[str]) -> str:
     head = "\t" + "\t".join(f"GPU{gpu.index()}" for gpu in gpus) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"
     rows = []
     for a in gpus:
@@ -42,13 +53,17 @@ def topo(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
         for b in gpus:
             links = min(active_links(a), active_links(b))
             level = a.num("nvmlDeviceGetTopologyCommonAncestor", b.handle)
-            cells.append(" X " if a.index() == b.index() else f"NV{links}" if links else LEVELS.get(level if level is not None else 50, "SYS"))
+            cells.append(
+                " X " if a.index() == b.index() else f"NV{links}" if links else LEVELS.get(level if level is not None else 50, "SYS")
+            )
         rows.append(f"GPU{a.index()}\t" + "\t".join(cells) + "\t0-31\t0\t\tN/A")
     return head + "\n" + "\n".join(rows) + "\n" + LEGEND
 
 
-def nvlink(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
+def nvlink(nvml: Nvml, gpus: list[Gpu], arguments: list[str]) -> str:
     out = ""
+    if "-i" in arguments[:-1]:
+        gpus = [Gpu(nvml, nvml.find(arguments[arguments.index("-i") + 1]))]
     for gpu in gpus:
         out += f"GPU {gpu.index()}: {gpu.name()} (UUID: {gpu.uuid()})\n"
         for link in range(gpu.field(91) or 0):
@@ -57,24 +72,25 @@ def nvlink(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
     return out
 
 
-def _profiles(gpu: Gpu) -> List[ProfileInfo]:
+def _profiles(gpu: Gpu) -> list[ProfileInfo]:
     found = []
     for index in range(16):
         info = ProfileInfo(version=0x02000098)
-        if gpu.ask(lambda n=index, i=info: (gpu.nvml.call("nvmlDeviceGetGpuInstanceProfileInfoV", gpu.handle, ctypes.c_uint(n), ctypes.byref(i)), True)):
+        if gpu.fills("nvmlDeviceGetGpuInstanceProfileInfoV", ctypes.c_uint(index), ctypes.byref(info)):
             found.append(info)
     return sorted(found, key=lambda info: (info.slices, info.memory, info.ofa if info.slices < 7 else 0))
 
 
-def mig(nvml: Nvml, gpus: List[Gpu], arguments: List[str]) -> str:
+def mig(nvml: Nvml, gpus: list[Gpu], arguments: list[str]) -> str:
     rule = "+-------------------------------------------------------------------------------+\n"
-    out = rule + "| GPU instance profiles:                                                        |\n| GPU   Name               ID    Instances   Memory     P2P    SM    DEC   ENC  |\n" \
-        "|                                Free/Total   GiB              CE    JPEG  OFA  |\n|===============================================================================|\n"
+    out = rule + PROFILES_HEAD
     for gpu in gpus:
         for info in _profiles(gpu):
             free = gpu.num("nvmlDeviceGetGpuInstanceRemainingCapacity", info.id)
-            out += f"|{gpu.index():>4}  {info.name.decode():<18}{info.id:>3}{free:>6}/{info.instances:<2}{info.memory / 1024:>13.2f}{'Yes' if info.p2p else 'No':>8}{info.sm:>7}{info.dec:>6}{info.enc:>6}   |\n"
-            out += f"|{'':58}{info.ce:>6}{info.jpeg:>6}{info.ofa:>6}   |\n" + rule
+            memory, p2p = f"{info.memory / 1024:.2f}", "Yes" if info.p2p else "No"
+            out += f"|{gpu.index():>4}  {info.name.decode():<19}{info.id:>3}{free:>6}/{info.instances:<2}       {memory:<11}{p2p:<7}"
+            out += f"{info.sm:<7}{info.dec:<6}{info.enc:<4}|\n"
+            out += f"|{'':63}{info.ce:<6}{info.jpeg:<6}{info.ofa:<4}|\n" + rule
     return out
 
 
@@ -82,10 +98,10 @@ def mig_devices(gpu: Gpu) -> str:
     out = ""
     for index in range(7):
         handle = ctypes.c_void_p()
-        if gpu.ask(lambda n=index, h=handle: (gpu.nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, ctypes.c_uint(n), ctypes.byref(h)), True)):
+        if gpu.fills("nvmlDeviceGetMigDeviceHandleByIndex", ctypes.c_uint(index), ctypes.byref(handle)):
             device = Gpu(gpu.nvml, handle)
             out += f"  MIG {device.name().partition(' MIG ')[2]:<13} Device {index:>2}: (UUID: {device.uuid()})\n"
     return out
 
 
-COMMANDS: Dict[str, Callable[[Nvml, List[Gpu], List[str]], str]] = {"topo": topo, "nvlink": nvlink, "mig": mig}
+COMMANDS: dict[str, Callable[[Nvml, list[Gpu], list[str]], str]] = {"topo": topo, "nvlink": nvlink, "mig": mig}

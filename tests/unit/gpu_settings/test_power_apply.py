@@ -6,8 +6,9 @@ import json
 import typing as t
 
 import pytest
+
 from ansible_collections.gpufleet.inference.plugins.module_utils._errors import HostError
-from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_apply import Request, put_back
+from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_apply import Request, apply, put_back
 from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_rules import compile_rules
 from ansible_collections.gpufleet.inference.plugins.module_utils._gpu_settings_session import settle
 from ansible_collections.gpufleet.inference.plugins.module_utils._nvml import run_bounded
@@ -15,7 +16,9 @@ from ansible_collections.gpufleet.inference.plugins.module_utils._nvml import ru
 Make = t.Callable[..., t.Any]
 
 
-def run(machine: t.Any, limit: t.Any = None, persistence: t.Any = None, rules: t.Any = None, record: bool = True, **more: t.Any) -> dict[str, t.Any]:
+def run(
+    machine: t.Any, limit: t.Any = None, persistence: t.Any = None, rules: t.Any = None, record: bool = True, **more: t.Any
+) -> dict[str, t.Any]:
     compiled = compile_rules(limit, persistence, rules)
     assert compiled.problems == []
     outcome = settle(Request(compiled.rules, compiled.origins, **more), machine.paths, machine.options, "test", record=record)
@@ -93,14 +96,26 @@ def test_denied_is_named_per_setting(machine: Make) -> None:
     assert data["gpus"][0]["settings"]["power_limit"]["error"] == "NO_PERMISSION"
 
 
+class Liar:
+    """A session whose power limit setter of one GPU says yes and does nothing."""
+
+    def __init__(self, session: t.Any, index: int) -> None:
+        self.session = session
+        self.index = index
+
+    def call(self, name: str, *args: t.Any) -> t.Any:
+        if name == "nvmlDeviceSetPowerManagementLimit" and self.session.call("nvmlDeviceGetIndex", args[0]) == self.index:
+            return None
+        return self.session.call(name, *args)
+
+
 def test_a_setter_that_lies_is_found_by_reading_back(machine: Make) -> None:
     host = machine()
-    uuid = host.gpus()[0]["uuid"]
-    host.fault(uuid, **{"call.nvmlDeviceSetPowerManagementLimit": 0})
-    status = statuses(run(host, 300, True))
-    if status[0] == "set":
-        pytest.skip("the simulation cannot answer SUCCESS without doing the work")
-    assert status == ["error", "set"]
+    compiled = compile_rules(300, True, None)
+    request = Request(compiled.rules, compiled.origins)
+    outcome = run_bounded(lambda session, _request: apply(Liar(session, 0), request), {}, host.options)
+    assert statuses(outcome.data) == ["error", "set"]
+    assert outcome.data["gpus"][0]["settings"]["power_limit"]["error"] == "was set to 300000 and reads 700000"
 
 
 def test_refused_as_not_supported_is_remembered(machine: Make) -> None:
@@ -216,5 +231,6 @@ def test_second_run_at_the_same_time(machine: Make, monkeypatch: pytest.MonkeyPa
 
     host = machine()
     monkeypatch.setattr(session, "APPLY_WAIT", 0.1)
-    with hold(host.paths.run_dir, APPLY_LOCK, "the other run"), pytest.raises(HostError, match=r"being changed by process \d+ \(the other run"):
+    who = r"being changed by process \d+ \(the other run"
+    with hold(host.paths.run_dir, APPLY_LOCK, "the other run"), pytest.raises(HostError, match=who):
         run(host, 300)

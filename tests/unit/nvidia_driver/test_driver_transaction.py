@@ -1,0 +1,267 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The record of what is ours, and one transaction's order of things. apt is replaced; the real one runs in molecule/nvidia_driver."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.inference.plugins.module_utils import _driver_repository, _driver_transaction
+from ansible_collections.gpufleet.inference.plugins.module_utils._apt import PackageError, Simulation
+from ansible_collections.gpufleet.inference.plugins.module_utils._driver_record import read_record, update_record
+from ansible_collections.gpufleet.inference.plugins.module_utils._driver_repository import Repository
+from ansible_collections.gpufleet.inference.plugins.module_utils._driver_resolve import Request
+from ansible_collections.gpufleet.inference.plugins.module_utils._driver_transaction import change_packages, heal, remove_packages
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\nx\n-----END PGP PUBLIC KEY BLOCK-----\n"
+REQUEST = Request(("nvidia-a",), ("nvidia-a",), ("nvidia-*",), (), 580, "")
+
+
+class FakeApt:
+    """Installs what it is told; writes down what it is asked."""
+
+    def __init__(self, installed: dict[str, str] | None = None) -> None:
+        self.packages = {name: (version, "installed") for name, version in (installed or {}).items()}
+        self.held: set[str] = set()
+        self.asked: list[str] = []
+        self.offers = {"nvidia-a": [("580.1.1-1", "mirror")]}
+        self.removes: list[str] = []
+        self.stale_downloads = 0
+        self.during: t.Callable[[], None] = lambda: None
+
+    def versions(self, names: t.Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+        return {name: self.offers[name] for name in names if name in self.offers}
+
+    def depends(self, specs: t.Mapping[str, str]) -> dict[str, list[list[str]]]:
+        return {}
+
+    def installed(self) -> dict[str, tuple[str, str]]:
+        return dict(self.packages)
+
+    def holds(self) -> set[str]:
+        return set(self.held)
+
+    def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None:
+        self.held = (self.held | set(add)) - set(remove)
+
+    def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
+        wanted = dict(spec.split("=") for spec in specs if "=" in spec)
+        moves = {name: version for name, version in wanted.items() if self.packages.get(name, ("",))[0] != version}
+        return Simulation(moves, self.removes, "")
+
+    def update(self, parts: str | None = None) -> None:
+        self.asked.append("update")
+
+    def download(self, specs: t.Sequence[str], downgrade: bool) -> None:
+        self.asked.append("download")
+        if self.stale_downloads:
+            self.stale_downloads -= 1
+            raise PackageError("repository_unreachable", "404")
+
+    def install(self, specs: t.Sequence[str], downgrade: bool) -> None:
+        self.asked.append("install")
+        self.during()
+        self.packages.update({spec.split("=")[0]: (spec.split("=")[1], "installed") for spec in specs})
+
+    def remove(self, names: t.Sequence[str], simulate: bool = False) -> Simulation:
+        self.asked.append("simulate removal" if simulate else "remove")
+        return Simulation({}, [*names, *self.removes], "")
+
+    def configure(self) -> str:
+        self.asked.append("configure")
+        self.packages = {name: (version, "installed") for name, (version, _status) in self.packages.items()}
+        return ""
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "driver.json"
+    monkeypatch.setattr(_driver_transaction, "read_record", lambda: read_record(str(path)))
+    monkeypatch.setattr(_driver_transaction, "update_record", lambda changes: update_record(changes, str(path)))
+    monkeypatch.setattr(_driver_transaction, "POLICY", str(tmp_path / "policy-rc.d"))
+    return path
+
+
+def change(apt: FakeApt, hold: bool = True, check: bool = False, request: Request = REQUEST) -> t.Any:
+    return change_packages(apt, request, "nvidia", hold, check)  # type: ignore[arg-type]
+
+
+def test_transaction_is_recorded_before_it_begins_and_services_are_left_alone(record: Path) -> None:
+    apt = FakeApt()
+    seen: dict[str, t.Any] = {}
+
+    def during() -> None:
+        seen.update(json.loads(record.read_text()))
+        seen["policy"] = (record.parent / "policy-rc.d").read_text()
+
+    apt.during = during
+    done = change(apt)
+    assert seen["pending"] == {"nvidia-a": "580.1.1-1"}
+    assert "exit 101" in seen["policy"]
+    assert not (record.parent / "policy-rc.d").exists()
+    assert done.changed
+    assert json.loads(record.read_text()) == {"schema": 1, "packages": {"nvidia-a": "580.1.1-1"}, "holds": ["nvidia-a"], "source": "nvidia"}
+    assert apt.asked == ["download", "install"]
+
+
+def test_second_time_nothing_is_asked_for(record: Path) -> None:
+    apt = FakeApt()
+    change(apt)
+    apt.asked.clear()
+    assert not change(apt).changed
+    assert apt.asked == []
+
+
+def test_check_mode_writes_nothing(record: Path) -> None:
+    apt = FakeApt()
+    assert change(apt, check=True).changed
+    assert apt.asked == []
+    assert not record.exists()
+
+
+def test_failed_transaction_leaves_the_record_pending_and_no_policy(record: Path) -> None:
+    apt = FakeApt()
+
+    def during() -> None:
+        raise PackageError("dpkg_failed", "postinst")
+
+    apt.during = during
+    with pytest.raises(PackageError):
+        change(apt)
+    assert json.loads(record.read_text())["pending"] == {"nvidia-a": "580.1.1-1"}
+    assert not (record.parent / "policy-rc.d").exists()
+
+
+def test_policy_of_a_killed_run_goes_and_that_of_the_host_stays(record: Path) -> None:
+    policy = record.parent / "policy-rc.d"
+    policy.write_text(_driver_transaction._POLICY_TEXT)
+    heal(FakeApt(), set())  # type: ignore[arg-type]
+    assert not policy.exists()
+    policy.write_text("#!/bin/sh\nexit 0\n")
+    change(FakeApt())
+    assert policy.read_text() == "#!/bin/sh\nexit 0\n"
+
+
+def test_stale_lists_are_fetched_anew_once(record: Path) -> None:
+    apt = FakeApt()
+    apt.stale_downloads = 1
+    change(apt)
+    assert apt.asked == ["download", "update", "download", "install"]
+    apt = FakeApt()
+    apt.stale_downloads = 2
+    with pytest.raises(PackageError):
+        change(apt)
+    assert "install" not in apt.asked
+
+
+def test_removal_of_others_is_refused(record: Path) -> None:
+    apt = FakeApt()
+    apt.removes = ["postgresql"]
+    with pytest.raises(PackageError, match="would remove postgresql") as error:
+        change(apt)
+    assert error.value.reason == "would_remove"
+    assert not record.exists()
+
+
+def test_hold_of_others_is_refused_and_own_ones_move(record: Path) -> None:
+    apt = FakeApt({"nvidia-a": "570.1.1-1"})
+    apt.held = {"nvidia-a"}
+    with pytest.raises(PackageError, match="would move nvidia-a, which someone else holds"):
+        change(apt)
+    update_record({"holds": ["nvidia-a"]}, str(record))
+    assert change(apt).changed
+    assert apt.held == {"nvidia-a"}
+
+
+def test_foreign_hold_stays_foreign_when_nothing_moves(record: Path) -> None:
+    apt = FakeApt({"nvidia-a": "580.1.1-1"})
+    apt.held = {"nvidia-a"}
+    change(apt)
+    assert read_record(str(record))["holds"] == []
+
+
+def test_previous_set_is_kept(record: Path) -> None:
+    apt = FakeApt()
+    change(apt)
+    apt.offers["nvidia-a"] = [("580.2.2-1", "mirror")]
+    change(apt)
+    assert read_record(str(record))["previous"] == {"packages": {"nvidia-a": "580.1.1-1"}, "source": "nvidia"}
+
+
+def test_new_packages_forget_old_reboots(record: Path) -> None:
+    update_record({"rebooted_for": {"driver.module_stale: x": "boot"}}, str(record))
+    change(FakeApt())
+    assert "rebooted_for" not in read_record(str(record))
+
+
+def test_half_configured_packages_of_others_are_not_touched(record: Path) -> None:
+    apt = FakeApt()
+    apt.packages["grub-pc"] = ("2", "half-configured")
+    with pytest.raises(PackageError) as error:
+        change(apt)
+    assert error.value.reason == "foreign_broken"
+    assert apt.asked == []
+
+
+def test_half_configured_packages_of_ours_are_finished(record: Path) -> None:
+    update_record({"pending": {"nvidia-a": "580.1.1-1"}}, str(record))
+    apt = FakeApt()
+    apt.packages["nvidia-a"] = ("580.1.1-1", "half-configured")
+    change(apt)
+    assert apt.asked == ["configure"]
+    assert read_record(str(record))["packages"] == {"nvidia-a": "580.1.1-1"}
+    assert "pending" not in read_record(str(record))
+
+
+def test_package_that_is_not_as_planned_afterwards_is_a_failure(record: Path) -> None:
+    apt = FakeApt()
+    apt.install = lambda specs, downgrade: None  # type: ignore[method-assign]
+    with pytest.raises(PackageError, match=r"after the transaction nvidia-a is absent, wanted 580\.1\.1-1"):
+        change(apt)
+
+
+def test_removal_is_simulated_and_then_forgotten(record: Path) -> None:
+    apt = FakeApt()
+    change(apt)
+    apt.removes = ["postgresql"]
+    with pytest.raises(PackageError, match="would also remove postgresql"):
+        remove_packages(apt, ["nvidia-a"], False)  # type: ignore[arg-type]
+    apt.removes = []
+    assert remove_packages(apt, ["nvidia-a"], False).changed  # type: ignore[arg-type]
+    assert apt.held == set()
+    assert not record.exists()
+
+
+def test_repository_is_tried_before_it_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, source = tmp_path / "key.asc", tmp_path / "x.sources"
+    monkeypatch.setattr(_driver_repository, "KEY_FILE", str(key))
+    monkeypatch.setattr(_driver_repository, "SOURCE_FILE", str(source))
+    apt = FakeApt()
+
+    def refuse(parts: str | None = None) -> None:
+        assert parts is not None
+        assert "http://mirror/" in (Path(parts) / "try.sources").read_text()
+        raise PackageError("repository_signature", "NO_PUBKEY")
+
+    apt.update = refuse  # type: ignore[method-assign]
+    with pytest.raises(PackageError):
+        Repository("http://mirror/", KEY).configure(apt)  # type: ignore[arg-type]
+    assert not key.exists()
+    assert not source.exists()
+    good = Repository("http://mirror/", KEY)
+    assert good.configure(FakeApt())  # type: ignore[arg-type]
+    assert f"Signed-By: {key}" in source.read_text()
+    good.restore()
+    assert not source.exists()
+    assert not key.exists()
+
+
+def test_key_that_is_none_is_refused() -> None:
+    with pytest.raises(PackageError) as error:
+        Repository("http://mirror/", "<html>404</html>")
+    assert error.value.reason == "repository_signature"

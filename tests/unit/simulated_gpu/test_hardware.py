@@ -1,0 +1,210 @@
+"""What the kernel shows: PCI before any driver, the rest only after loading; and the module tools."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import FILES, LIBRARIES, Sim
+
+
+def tool(sim: Sim, name: str, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    code = f"import sys; from simulated_gpu.shims import main; sys.exit(main({name!r}, sys.argv[1:]))"
+    return sim.run(sys.executable, "-c", code, *words, status=status, PYTHONPATH=str(FILES / "lib"))
+
+
+def test_pci_devices_are_there_before_the_driver(make: Any) -> None:
+    sim = make("h100-sxm", driver=None)
+    pci = sim.root / "sys/bus/pci/devices"
+    classes = [(d / "class").read_text(encoding="ascii").strip() for d in sorted(pci.iterdir())]
+    assert classes == ["0x068000"] * 4 + ["0x030200"] * 8
+    gpu = pci / "0000:1b:00.0"
+    assert [
+        (gpu / name).read_text(encoding="ascii").strip() for name in ("vendor", "device", "subsystem_device", "revision", "numa_node")
+    ] == ["0x10de", "0x2330", "0x16c1", "0xa1", "0"]
+    assert (gpu / "modalias").read_text(encoding="ascii") == "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00\n"
+    header = (gpu / "config").read_bytes()
+    assert len(header) == 256
+    assert struct.unpack_from("<HH", header) == (0x10DE, 0x2330)
+    assert header[9:12] == bytes([0, 2, 3])
+    for absent in ("proc/driver/nvidia", "sys/module/nvidia", "dev/nvidiactl"):
+        assert not (sim.root / absent).exists()
+    assert "DRIVER=" not in (gpu / "uevent").read_text(encoding="ascii")
+
+
+def test_loading_shows_the_rest_and_unloading_hides_it(sim: Sim) -> None:
+    assert sim.read("/proc/driver/nvidia/version").startswith(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"
+    )
+    assert "GPU UUID: \t GPU-00000000-aaaa-bbbb-cccc-000000000000\n" in sim.read("/proc/driver/nvidia/gpus/0000:00:06.0/information")
+    assert "NVreg" not in sim.read("/proc/driver/nvidia/params")
+    assert "EnableGpuFirmware: 18\n" in sim.read("/proc/driver/nvidia/params")
+    assert sim.read("/sys/module/nvidia/version") == "580.159.04\n"
+    assert sim.read("/sys/bus/pci/devices/0000:00:06.0/uevent").startswith("DRIVER=nvidia\n")
+    assert sorted(p.name for p in (sim.root / "dev").iterdir()) == [
+        "nvidia-caps",
+        "nvidia-modeset",
+        "nvidia-uvm",
+        "nvidia-uvm-tools",
+        "nvidia0",
+        "nvidia1",
+        "nvidiactl",
+    ]
+    sim.sg("unload")
+    for gone in ("proc/driver/nvidia", "sys/module/nvidia", "dev/nvidia0"):
+        assert not (sim.root / gone).exists()
+    assert (sim.root / "sys/bus/pci/devices/0000:00:06.0").is_dir()
+
+
+def test_blackwell_shows_nvlink5_in_infiniband(make: Any) -> None:
+    sim = make("b200", driver=None)
+    devices = sorted((sim.root / "sys/class/infiniband").iterdir())
+    assert len(devices) == 4
+    assert all(b"SW_MNG" in (d / "device/vpd").read_bytes() for d in devices)
+    assert not [d for d in (sim.root / "sys/bus/pci/devices").iterdir() if (d / "class").read_text(encoding="ascii").startswith("0x0680")]
+
+
+def test_nothing_is_left(sim: Sim) -> None:
+    sim.sg("purge")
+    left = [p for p in sim.root.rglob("*") if p.is_file() or p.is_symlink()]
+    assert left == []
+
+
+def test_module_tools(sim: Sim) -> None:
+    assert tool(sim, "modinfo", "-F", "version", "nvidia").stdout == "580.159.04\n"
+    assert tool(sim, "modinfo", "-F", "license", "nvidia").stdout == "Dual MIT/GPL\n"
+    assert tool(sim, "modinfo", "nvidia-uvm").stdout.startswith("filename:       /lib/modules/")
+    assert "nvidia " in tool(sim, "lsmod").stdout
+    tool(sim, "modprobe", "-r", "nvidia")
+    assert "nvidia " not in tool(sim, "lsmod").stdout
+    assert tool(sim, "rmmod", "nvidia", status=1).stderr == "rmmod: ERROR: Module nvidia is not currently loaded\n"
+    tool(sim, "modprobe", "nvidia-uvm")
+    assert sim.init_code() == 0
+
+
+def test_modprobe_without_a_module(make: Any) -> None:
+    sim = make("l4", driver=None)
+    done = tool(sim, "modprobe", "nvidia", status=1)
+    assert done.stderr.startswith("modprobe: FATAL: Module nvidia not found in directory /lib/modules/")
+    assert tool(sim, "modinfo", "nvidia", status=1).stderr == "modinfo: ERROR: Module nvidia not found.\n"
+    assert sim.init_code() == 12
+
+
+def test_modprobe_without_a_gpu(sim: Sim) -> None:
+    sim.sg("unload")
+    sim.sg("fault", "no_device")
+    assert tool(sim, "modprobe", "nvidia", status=1).stderr == "modprobe: ERROR: could not insert 'nvidia': No such device\n"
+
+
+def test_nouveau_keeps_nvidia_out_until_blacklisted(make: Any) -> None:
+    sim = make("l4", boot=False)
+    (sim.root / "etc/simulated-gpu/host.conf").write_text("nouveau=1\nautoload=1\n", encoding="utf-8")
+    sim.boot()
+    assert "nouveau" in tool(sim, "lsmod").stdout
+    assert tool(sim, "modprobe", "nvidia", status=1).stderr.endswith("No such device\n")
+    blacklist = sim.root / "etc/modprobe.d/nouveau.conf"
+    blacklist.parent.mkdir()
+    blacklist.write_text("blacklist nouveau\noptions nouveau modeset=0\n", encoding="utf-8")
+    assert sim.init_code() == 9
+    sim.boot()
+    assert "nouveau" not in tool(sim, "lsmod").stdout
+    assert sim.init_code() == 0
+
+
+def install(sim: Sim, payload: Path, version: str, flavor: str = "open") -> None:
+    """What dpkg does with the payload of a new version: its files come, the old version's go."""
+    built = payload / version / ".library"
+    built.mkdir(parents=True)
+    shutil.copy(sim.library, built / "libnvidia-ml.so")  # else payload.sh builds it
+    subprocess.run([str(FILES / "payload.sh"), str(payload / version), version, flavor], check=True, timeout=60)
+    for path in [*(sim.root / LIBRARIES).glob("libnvidia-ml.so.*"), *(sim.root / "var/lib/simulated-gpu/modules/nvidia").glob("*")]:
+        path.unlink()
+    for package in ("libnvidia-compute", "kernel", "nvidia-utils"):
+        subprocess.run(["cp", "-a", f"{payload / version / package}/.", str(sim.root)], check=True, timeout=30)
+
+
+def test_packages_bring_the_driver(make: Any, tmp_path: Path) -> None:
+    sim = make("v100", driver=None)
+    assert sim.init_code() == 12
+    install(sim, tmp_path, "570.211.01", "proprietary")
+    assert sim.init_code() == 9  # installed, not loaded
+    tool(sim, "modprobe", "nvidia")
+    assert sim.python("out = p.nvmlSystemGetDriverVersion()") == "570.211.01"
+    assert sim.read("/proc/driver/nvidia/version").startswith("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.211.01")
+    install(sim, tmp_path, "580.178.04", "proprietary")
+    assert sim.init_code() == 18  # upgraded below a loaded module
+    assert tool(sim, "modinfo", "-F", "version", "nvidia").stdout == "580.178.04\n"
+    assert sim.read("/sys/module/nvidia/version") == "570.211.01\n"
+    sim.boot()
+    assert sim.python("out = p.nvmlSystemGetDriverVersion()") == "580.178.04"
+
+
+def test_role_driver_never_overwrites_a_package(make: Any, tmp_path: Path) -> None:
+    sim = make("l4", driver=None)
+    install(sim, tmp_path, "580.178.04")
+    done = sim.tool("simulated-gpu", "driver", "580.178.04", "--library", str(sim.library), status=2)
+    assert "is there and not from this role" in done.stderr
+
+
+def test_persistence_daemon(make: Any) -> None:
+    sim = make("h100-sxm", count=2)
+    sim.tool("nvidia-persistenced", "--user", "root", "--verbose")
+    pid_file = sim.root / "var/run/nvidia-persistenced/nvidia-persistenced.pid"
+    try:
+        assert sim.query("persistence_mode") == ["Enabled", "Enabled"]
+        assert "already running" in sim.tool("nvidia-persistenced", status=1).stderr
+    finally:
+        subprocess.run(["kill", pid_file.read_text(encoding="ascii").strip()], check=True, timeout=10)
+    for _unused in range(100):
+        if not pid_file.exists():
+            break
+        subprocess.run(["sleep", "0.05"], check=True, timeout=5)
+    assert sim.query("persistence_mode") == ["Disabled", "Disabled"]
+
+
+def test_persistence_daemon_without_device(make: Any) -> None:
+    sim = make("l4", driver=None)
+    assert (
+        "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist"
+        in sim.tool("nvidia-persistenced", status=1).stderr
+    )
+
+
+def test_pack_is_reproducible(tmp_path: Path) -> None:
+    archives = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        done = subprocess.run([str(FILES / "pack.sh"), str(tmp_path / name)], capture_output=True, text=True, check=True, timeout=60)
+        archives.append(Path(done.stdout.strip()).read_bytes())
+    assert archives[0] == archives[1]
+
+
+@pytest.mark.parametrize("profile", [p.stem for p in sorted((FILES / "profiles").glob("*.json"))])
+def test_profiles_are_complete(make: Any, profile: str) -> None:
+    sim = make(profile, driver=None, boot=False)
+    conf = dict(line.split("=", 1) for line in sim.read("/etc/simulated-gpu/profile.conf").splitlines())
+    for slot in range(int(conf["gpus"])):
+        keys = {key.split(".", 2)[2] for key in conf if key.startswith((f"gpu.{slot}.", "gpu.*."))}
+        assert {"name", "uuid", "pci.address", "pci.device_id", "memory.total", "architecture", "compute_capability", "vbios"} <= keys
+
+
+def test_a_real_device_at_an_address_of_the_profile_is_never_written_to(make: Any) -> None:
+    """Boot unbinds first, when our own device is not there yet: what lies at that address then belongs to the machine."""
+    sim = make("l4", driver=None)
+    (address,) = [d.name for d in (sim.root / "sys/bus/pci/devices").iterdir()]
+    shutil.rmtree(sim.root / "sys/bus/pci/devices" / address)
+    real = sim.root / "sys/devices/pci0000:00" / address
+    real.mkdir(parents=True)
+    (sim.root / "sys/bus/pci/devices" / address).symlink_to(real)
+    (real / "driver").symlink_to("/sys/bus/pci/drivers/virtio-pci")
+    (real / "uevent").write_text("DRIVER=virtio-pci\n", encoding="ascii")
+    code = "from simulated_gpu import hardware, paths, profile; hardware.bind_driver(profile.Machine(paths.etc('profile.conf')), None)"
+    sim.run(sys.executable, "-c", code, PYTHONPATH=str(FILES / "lib"))
+    assert (real / "driver").is_symlink()
+    assert (real / "uevent").read_text(encoding="ascii") == "DRIVER=virtio-pci\n"
