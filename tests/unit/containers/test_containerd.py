@@ -9,6 +9,7 @@ import tomllib
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_containerd as containerd
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_crio as crio
+from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_text as engine_text
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_common import HostFile, Wanted
 
 pytest.importorskip("tomlkit", reason="tomlkit is not in this environment (requirements-dev.txt)")
@@ -222,3 +223,15 @@ def test_from_2_1_on_a_foreign_drop_in_is_merged_key_by_key() -> None:
     assert config.base["debug"] == {"level": "warn", "uid": 1}
     entry = tomllib.loads(plan({path: file.text for path, file in files.items()}, "2.1.0").files[0].text or "")
     assert entry["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
+
+
+@pytest.mark.parametrize("wrong", ["version = 2\n", "version = [\n"])
+def test_a_writer_that_gets_it_wrong_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless:
+        parse = staticmethod(lambda text: {})
+        dumps = staticmethod(lambda tree: wrong)
+
+    monkeypatch.setattr(engine_text, "_tomlkit", lambda: Careless)
+    answer = plan({containerd.ROOT: V2}, "1.7.24")
+    assert answer.files == []
+    assert "the changed file would not" in answer.findings[0].message
