@@ -9,6 +9,7 @@ Another package manager gets its own file with the same methods (versions, simul
 from __future__ import annotations
 
 import re
+import time
 import typing as t
 
 from ._errors import HostError
@@ -23,6 +24,9 @@ ENVIRONMENT = {
 }
 OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 LOCK_TIMEOUT = ("-o", "DPkg::Lock::Timeout=120")
+
+UPDATE_WAITS = (5, 10, 15, 30, 60)
+"""Seconds between attempts while another apt holds the lock of the lists, for which apt-get itself does not wait."""
 
 _INST = re.compile(r"^Inst (\S+) (?:\[(\S+)\] )?\((\S+)", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
@@ -112,7 +116,15 @@ class Apt:
             else []
         )
         command = ["apt-get", "-q", *LOCK_TIMEOUT, *only, "-o", "Acquire::Retries=2", "update", *(["--error-on=any"] if parts else [])]
-        self._checked(run(command, timeout=300, env=ENVIRONMENT), "apt-get update")
+        for wait in (*UPDATE_WAITS, 0):
+            try:
+                self._checked(run(command, timeout=300, env=ENVIRONMENT), "apt-get update")
+            except PackageError as exc:
+                if exc.reason != "locked" or not wait:
+                    raise
+                time.sleep(wait)
+            else:
+                return
 
     def download(self, specs: t.Sequence[str], downgrade: bool) -> None:
         command = ["apt-get", *LOCK_TIMEOUT, *self._install(specs, downgrade), "--download-only", "-o", "Acquire::Retries=2"]

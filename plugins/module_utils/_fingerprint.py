@@ -23,7 +23,7 @@ def fingerprint(gpus: t.Sequence[Facts], driver: Facts) -> dict[str, t.Any]:
         "order": [[gpu["pci_address"], gpu["index"], gpu["uuid"]] for gpu in gpus],
         "uuids": sorted(str(gpu["uuid"]) for gpu in gpus),
         "links": [
-            [gpu["pci_address"], *_part(gpu, "pcie", "width", "max_width", "max_gen"), *_part(gpu, "nvlink", "links", "active", "version")]
+            [gpu["pci_address"], *_part(gpu, "pcie", "width", "max_width"), *_part(gpu, "nvlink", "links", "active", "version")]
             for gpu in gpus
         ],
         "limits": [[gpu["uuid"], *_part(gpu, "power", "limit_mw", "default_limit_mw", "min_limit_mw", "max_limit_mw")] for gpu in gpus],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ._gpu_health import by_field, ecc, retired_pages
+from ._gpu_health import by_field, retired_pages
 from ._gpu_links import fabric, nvlink
 from ._gpu_mig import mig
 from ._gpu_names import ARCHITECTURES, COMPUTE_MODES, clock_reasons, named, pci_address
@@ -60,7 +60,7 @@ def power(gpu: Gpu) -> None:
         "min_limit_mw": limits[0],
         "max_limit_mw": limits[1],
         "enforced_limit_mw": gpu.detail("power.enforced_limit_mw", "nvmlDeviceGetEnforcedPowerLimit"),
-        "usage_mw": gpu.get("power.usage_mw", "nvmlDeviceGetPowerUsage"),
+        "usage_mw": gpu.detail("power.usage_mw", "nvmlDeviceGetPowerUsage"),
     }
 
 
@@ -68,17 +68,18 @@ def modes(gpu: Gpu) -> None:
     persistence = gpu.get("persistence", "nvmlDeviceGetPersistenceMode")
     gpu.out["persistence"] = None if persistence is None else bool(persistence)
     gpu.out["compute_mode"] = named(COMPUTE_MODES, gpu.get("compute_mode", "nvmlDeviceGetComputeMode"))
-    gpu.out["pstate"] = gpu.get("pstate", "nvmlDeviceGetPerformanceState")
+    gpu.out["pstate"] = gpu.detail("pstate", "nvmlDeviceGetPerformanceState")
 
 
 def clocks(gpu: Gpu) -> None:
-    gpu.out["clocks_mhz"] = {
-        "graphics": gpu.get("clocks_mhz.graphics", "nvmlDeviceGetClockInfo", 0),
-        "sm": gpu.get("clocks_mhz.sm", "nvmlDeviceGetClockInfo", 1),
-        "memory": gpu.get("clocks_mhz.memory", "nvmlDeviceGetClockInfo", 2),
-        "max_graphics": gpu.get("clocks_mhz.max_graphics", "nvmlDeviceGetMaxClockInfo", 0),
-        "max_memory": gpu.get("clocks_mhz.max_memory", "nvmlDeviceGetMaxClockInfo", 2),
-    }
+    if gpu.details:
+        gpu.out["clocks_mhz"] = {
+            "graphics": gpu.get("clocks_mhz.graphics", "nvmlDeviceGetClockInfo", 0),
+            "sm": gpu.get("clocks_mhz.sm", "nvmlDeviceGetClockInfo", 1),
+            "memory": gpu.get("clocks_mhz.memory", "nvmlDeviceGetClockInfo", 2),
+            "max_graphics": gpu.get("clocks_mhz.max_graphics", "nvmlDeviceGetMaxClockInfo", 0),
+            "max_memory": gpu.get("clocks_mhz.max_memory", "nvmlDeviceGetMaxClockInfo", 2),
+        }
     newer = hasattr(gpu.session.nvml, "nvmlDeviceGetCurrentClocksEventReasons")
     name = "nvmlDeviceGetCurrentClocksEventReasons" if newer else "nvmlDeviceGetCurrentClocksThrottleReasons"
     mask = gpu.get("throttle_reasons", name)
@@ -93,7 +94,7 @@ def pcie(gpu: Gpu) -> None:
     gpu.out["pcie"] = {
         "gen": gpu.detail("pcie.gen", "nvmlDeviceGetCurrPcieLinkGeneration"),
         "width": gpu.get("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
-        "max_gen": gpu.get("pcie.max_gen", "nvmlDeviceGetMaxPcieLinkGeneration"),
+        "max_gen": gpu.detail("pcie.max_gen", "nvmlDeviceGetMaxPcieLinkGeneration"),
         "max_width": gpu.get("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
         "replay_counter": gpu.detail("pcie.replay_counter", "nvmlDeviceGetPcieReplayCounter"),
     }
@@ -117,7 +118,6 @@ PARTS: tuple[t.Callable[[Gpu], None], ...] = (
     memory,
     power,
     modes,
-    ecc,
     by_field,
     retired_pages,
     mig,

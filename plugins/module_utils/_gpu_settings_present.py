@@ -97,8 +97,7 @@ def present(wish: Wish, sources: t.Mapping[str, bytes], paths: Paths, options: O
             staged.text(paths.config, config)
         outcome = settle(request, paths, options, "module gpu_settings", not check, gone if wish.forget_missing else ())
         gpus, warnings = _judged_outcome(outcome, check)
-        if not check:
-            _commit(staged, gpus, options)
+        _commit(staged, gpus, options)
     lost = lost_gpus(gpus, {} if wish.forget_missing else gone)
     actions = _units(wish, units, sources, paths, staged, check, bool(lost)) if wish.persist else []
     return summed_up(gpus, staged, actions, warnings, lost, wish.missing_gpus == "warn")
@@ -127,7 +126,7 @@ def _judged_outcome(outcome: Outcome, check: bool) -> tuple[list[dict[str, t.Any
 
 
 def _commit(staged: Staged, gpus: list[dict[str, t.Any]], options: Options) -> None:
-    """Files in place; if that fails the GPUs get their old values back."""
+    """Files in place (none are staged in check mode); if that fails the GPUs get their old values back."""
     try:
         staged.commit()
     except HostError as exc:

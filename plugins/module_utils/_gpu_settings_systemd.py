@@ -35,6 +35,8 @@ def bring_up(names: t.Sequence[str], stale: t.Callable[[str], bool], start_timeo
             raise HostError(f"{name} is masked; unmask it (systemctl unmask {name}) or use persist: false")
         for verb, unit in steps_up(name, shows.get(name), stale(name), name in hopeless):
             done.append(do(verb, unit, start_timeout))
+            if verb == "enable":
+                done += reload_if_needed([unit], enabled=True)
     return done
 
 
@@ -44,17 +46,18 @@ def take_down(names: t.Sequence[str], timeout: float) -> list[str]:
     return [do(verb, unit, timeout) for name in names for verb, unit in steps_down(name, shows.get(name))]
 
 
-def reload_if_needed(names: t.Sequence[str]) -> list[str]:
-    """daemon-reload exactly when systemd says that it holds an older definition of one of these."""
-    if not any(show["need_daemon_reload"] for show in ask(names).values()):
+def reload_if_needed(names: t.Sequence[str], enabled: bool = False) -> list[str]:
+    """daemon-reload exactly when systemd holds an older view of one of these: of its file, or of whether it is `enabled`."""
+    if not any(show["need_daemon_reload"] or (enabled and show["enabled"] != "enabled") for show in ask(names).values()):
         return []
     _systemctl(["daemon-reload"], 60.0)
     return ["daemon-reload"]
 
 
 def do(verb: str, unit: str, timeout: float) -> str:
-    # Enabling is a link in the file system; systemd need not read everything again for it.
-    argv = [verb, "--no-reload", unit] if verb in ("enable", "disable") else [verb, unit]
+    # Enabling is a link in the file system, and systemd need not read everything again for it. Not by --no-reload:
+    # newer ones (seen with 257) then say of every unit that it needs a reload.
+    argv = [verb, "--root=/", unit] if verb in ("enable", "disable") else [verb, unit]
     _systemctl(argv, timeout)
     return f"{verb} {unit}"
 

@@ -39,11 +39,13 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    description: It changes nothing.
+    details: It changes nothing.
     support: N/A
   idempotent:
     support: full
   async:
+    description: Supports being used with the C(async) keyword.
+    details: It runs on the controller, in an instant.
     support: none
 """
 

@@ -37,6 +37,8 @@ attributes:
   idempotent:
     support: full
   async:
+    description: Supports being used with the C(async) keyword.
+    details: The wheel's copy on the host goes with the task.
     support: none
 """
 

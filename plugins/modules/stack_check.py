@@ -59,7 +59,7 @@ options:
     default: []
   disruption_max:
     description:
-      - Highest class of disruption that may be planned: V(none), V(engine_restart), V(host_service_restart), V(gpu_reload), V(reboot).
+      - "Highest class of disruption that may be planned: V(none), V(engine_restart), V(host_service_restart), V(gpu_reload), V(reboot)."
       - Empty means V(none) where a process uses a GPU or an inference service runs, and no limit on an idle host.
     type: str
   take_over:
@@ -94,7 +94,8 @@ attributes:
   idempotent:
     support: full
   async:
-    description: A gate that runs in the background stops nothing.
+    description: Supports being used with the C(async) keyword.
+    details: A gate that runs in the background stops nothing.
     support: none
 seealso:
   - module: gpufleet.inference.gpu_info

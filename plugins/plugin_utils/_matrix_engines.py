@@ -79,12 +79,13 @@ def _image(matrix: Matrix, reference: str) -> Image:
     path, _, tag = name.rpartition(":") if ":" in name.rsplit("/", 1)[-1] else (name, "", "")
     for engine, rule in RULE.items():
         for repository in matrix.value(rule, "repositories", []):
-            if path == repository or path.endswith("/" + repository) or repository.endswith("/" + path.split("/", 1)[-1]):
+            host, _, rest = repository.partition("/")
+            bare = rest if "." in host else repository
+            if path == bare or path.endswith("/" + bare):
                 suffix = re.search(matrix.value(rule, "cuda_suffix", r"(?!)"), tag)
                 cuda = f"{suffix['digits'][:2]}.{suffix['digits'][2:]}" if suffix else None
                 version = re.match(r"v?(\d+(?:\.\d+)+(?:(?:\.post|rc|a|b)\d+)?)", tag)
-                moving = not digest and (not tag or tag in matrix.value(rule, "moving_tags", []) or version is None)
-                return Image(engine, version[1] if version else None, cuda, moving)
+                return Image(engine, version[1] if version else None, cuda, moving=not digest and version is None)
     return Image(None, None, None, moving=not digest and tag in ("", "latest"))
 
 

@@ -15,13 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ._contracts import Finding
-
-VERSION = re.compile(r"^[0-9]+(\.[0-9]+){1,2}$")
-PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+._-]*$")
-MODULE = re.compile(r"^nvidia([_-][a-z]+)?$")
-PARAMETER = re.compile(r"^[A-Za-z][A-Za-z0-9_]*$")
-PARAMETER_VALUE = re.compile(r"^[A-Za-z0-9_.,:;=+/-]+$")
-URL = re.compile(r"^(https?|file)://\S+$")
+from ._plan_driver_values import boolean, branch, one_of, openpgp_key, packages, parameters, positive, url, version
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "absent"),
@@ -30,9 +24,28 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "reboot": ("never", "if_needed", "delegate"),
     "fabric_manager": ("auto", "present", "absent"),
 }
-BOOLEANS = ("compute_only", "install_kernel_modules", "persistenced", "nouveau_blacklist", "hold", "allow_downgrade")
-URLS = ("repository_url", "repository_key_url")
-NUMBERS = ("reboot_timeout", "package_timeout")
+TRUE_FALSE = "true or false"
+A_URL = "a URL (http, https or file), or empty"
+SECONDS = "a number of seconds above 0"
+READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
+    **{name: (one_of(choices), f"one of {', '.join(choices)}") for name, choices in CHOICES.items()},
+    "branch": (branch, "a driver branch: its number alone (580), or empty"),
+    "version": (version, "an exact driver version (580.159.04), or empty"),
+    "packages_extra": (packages, "a list of package names"),
+    "compute_only": (boolean, TRUE_FALSE),
+    "install_kernel_modules": (boolean, TRUE_FALSE),
+    "repository_url": (url, A_URL),
+    "repository_key_url": (url, A_URL),
+    "repository_key": (openpgp_key, "an ASCII-armoured OpenPGP public key, or empty"),
+    "persistenced": (boolean, TRUE_FALSE),
+    "nouveau_blacklist": (boolean, TRUE_FALSE),
+    "module_parameters": (parameters, "a map of kernel module to a map of parameter to value"),
+    "hold": (boolean, TRUE_FALSE),
+    "allow_downgrade": (boolean, TRUE_FALSE),
+    "reboot_timeout": (positive, SECONDS),
+    "package_timeout": (positive, SECONDS),
+}
+"""Setting → how it is read (None: it cannot be) and what is expected, in words."""
 
 
 @dataclass(frozen=True)
@@ -65,41 +78,18 @@ def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
     """Settings and what is wrong with the input; with findings the settings must not be acted on."""
     wrong: list[Finding] = []
     values: dict[str, t.Any] = {}
-    known = set(Settings.__dataclass_fields__)
-    for key in desired:
-        if key not in known:
-            wrong.append(bad_input(key, desired[key], "a setting of this role", _near(key, known)))
-    for key, choices in CHOICES.items():
-        _take(desired, values, wrong, key, _one_of(choices), f"one of {', '.join(choices)}", choices)
-    for key in BOOLEANS:
-        _take(desired, values, wrong, key, lambda value: value if isinstance(value, bool) else None, "true or false", ("true", "false"))
-    for key in URLS:
-        _take(
-            desired,
-            values,
-            wrong,
-            key,
-            lambda value: value if value == "" or _is_text(value, URL) else None,
-            "a URL (http, https or file), or empty",
-        )
-    for key in NUMBERS:
-        _take(desired, values, wrong, key, _positive, "a number of seconds above 0")
-    _take(
-        desired,
-        values,
-        wrong,
-        "repository_key",
-        lambda value: value if _is_key(value) else None,
-        "an ASCII-armoured OpenPGP public key, or empty",
-    )
-    _take(desired, values, wrong, "branch", _branch, "a driver branch: its number alone (580), or empty")
-    _take(desired, values, wrong, "version", _version, "an exact driver version (580.159.04), or empty")
-    _take(desired, values, wrong, "packages_extra", _packages, "a list of package names")
-    _take(desired, values, wrong, "module_parameters", _parameters, "a map of kernel module to a map of parameter to value")
+    for name, value in desired.items():
+        if name not in READERS:
+            wrong.append(bad_input(name, value, "a setting of this role", _near(name, READERS)))
+        elif value is not None and not (name == "branch" and value == ""):
+            read, expected = READERS[name]
+            values[name] = read(value)
+            if values[name] is None:
+                wrong.append(bad_input(name, value, expected, _near(value, CHOICES.get(name, ())) or _hint(name, value)))
+    if wrong:
+        return Settings(), wrong
     settings = Settings(**values)
-    if not wrong:
-        wrong.extend(_contradictions(settings))
-    return settings, wrong
+    return settings, _contradictions(settings)
 
 
 def bad_input(name: str, value: t.Any, expected: str, nearest: str | None = None) -> Finding:
@@ -134,27 +124,6 @@ def branch_of(version: str) -> int:
     return int(version.split(".")[0])
 
 
-def _take(
-    desired: t.Mapping[str, t.Any],
-    values: dict[str, t.Any],
-    wrong: list[Finding],
-    key: str,
-    read: t.Callable[[t.Any], t.Any],
-    expected: str,
-    choices: t.Iterable[str] = (),
-) -> None:
-    if key not in desired or desired[key] is None:
-        return
-    value = desired[key]
-    if key == "branch" and value == "":
-        return
-    taken = read(value)
-    if taken is None:
-        wrong.append(bad_input(key, value, expected, _near(value, choices) or _hint(key, value)))
-    else:
-        values[key] = taken
-
-
 def _near(value: t.Any, choices: t.Iterable[str]) -> str | None:
     close = difflib.get_close_matches(str(value).lower(), list(choices), n=1, cutoff=0.5)
     return close[0] if close else None
@@ -169,51 +138,3 @@ def _hint(key: str, value: t.Any) -> str | None:
     if key == "branch" and (match := re.match(r"\D*([0-9]{3})", text)):
         return match.group(1)
     return None
-
-
-def _one_of(choices: tuple[str, ...]) -> t.Callable[[t.Any], t.Any]:
-    return lambda value: value if value in choices else None
-
-
-def _is_text(value: t.Any, pattern: re.Pattern[str]) -> bool:
-    return isinstance(value, str) and bool(pattern.match(value))
-
-
-def _is_key(value: t.Any) -> bool:
-    return isinstance(value, str) and (value == "" or value.lstrip().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----"))
-
-
-def _positive(value: t.Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _branch(value: t.Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    text = str(value)
-    return int(text) if text.isdigit() and 100 <= int(text) <= 9999 else None
-
-
-def _version(value: t.Any) -> str | None:
-    return value if value == "" or _is_text(value, VERSION) else None
-
-
-def _packages(value: t.Any) -> tuple[str, ...] | None:
-    if not isinstance(value, (list, tuple)) or not all(_is_text(name, PACKAGE) for name in value):
-        return None
-    return tuple(value)
-
-
-def _parameters(value: t.Any) -> dict[str, dict[str, str]] | None:
-    if not isinstance(value, t.Mapping):
-        return None
-    out: dict[str, dict[str, str]] = {}
-    for module, parameters in value.items():
-        if not _is_text(module, MODULE) or not isinstance(parameters, t.Mapping):
-            return None
-        for name, setting in parameters.items():
-            text = str(int(setting)) if isinstance(setting, bool) else str(setting)
-            if not _is_text(name, PARAMETER) or not PARAMETER_VALUE.match(text):
-                return None
-            out.setdefault(module.replace("-", "_"), {})[name] = text
-    return out

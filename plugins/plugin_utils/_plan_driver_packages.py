@@ -13,6 +13,7 @@ import typing as t
 
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
+from ._plan_driver_obstacles import broken, downgrade, holds_of_others, in_set, origin
 from ._plan_driver_part import Part
 from ._plan_driver_target import Target
 
@@ -24,12 +25,12 @@ NVIDIA_KEY = "3bf863cc.pub"
 def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
     """Changes and findings about packages; details `packages` and `holds` for converge."""
     part = Part()
-    _broken(part, host)
+    broken(part, host)
     why = _why(settings, target, host)
     if why:
-        _origin(part, host)
-        _downgrade(part, settings, target, host)
-        _holds_of_others(part, target, host)
+        origin(part, host)
+        downgrade(part, settings, target, host)
+        holds_of_others(part, target, host)
         part.change("packages", ", ".join(target.names), _before(host), _after(target), why, _disruption(target, host))
     elif host.broken or host.record_pending:
         part.change(
@@ -74,11 +75,6 @@ def headers_wanted(settings: Settings, target: Target, host: HostDriver) -> list
     return [release for release in kernels if release not in (host.kernel.get("headers") or [])]
 
 
-def in_set(name: str, target: Target) -> bool:
-    """Whether a package belongs to the driver's set."""
-    return name in target.names or name == target.packages.pinning or target.packages.is_member(name)
-
-
 def _why(settings: Settings, target: Target, host: HostDriver) -> str:
     """Why a transaction is needed; empty if the host has what is asked for."""
     if not host.version:
@@ -88,7 +84,8 @@ def _why(settings: Settings, target: Target, host: HostDriver) -> str:
     if settings.install_kernel_modules and host.kernel_modules and host.kernel_modules != target.kernel_modules:
         return f"change the kernel modules from {host.kernel_modules} to {target.kernel_modules}"
     missing = [name for name in target.names if not host.is_installed(name)]
-    if missing:
+    # A driver that came without packages and is the one asked for is left as it is.
+    if missing and host.origin == "package":
         return f"add {', '.join(missing)} to driver {host.version}"
     return ""
 
@@ -104,67 +101,6 @@ def _after(target: Target) -> dict[str, t.Any]:
 def _disruption(target: Target, host: HostDriver) -> t.Literal["none", "reboot"]:
     """New libraries over a module of another version end every new CUDA process until the module is changed as well."""
     return "reboot" if host.loaded_version and host.loaded_version != target.version else "none"
-
-
-def _broken(part: Part, host: HostDriver) -> None:
-    ours = {*host.record_packages, *host.record_pending}
-    foreign = [name for name in host.broken if name not in ours]
-    if foreign:
-        part.find(
-            "packages_broken",
-            "block",
-            f"Packages that this role did not install are not fully configured: {', '.join(foreign)}.",
-            found=", ".join(foreign),
-            needed="no interrupted package transaction of others",
-            fix="Look at `dpkg --audit` (or `dnf check`) on the host and finish that work there: dpkg --configure -a",
-            subject=", ".join(foreign),
-        )
-
-
-def _origin(part: Part, host: HostDriver) -> None:
-    if host.origin == "runfile":
-        part.find(
-            "foreign_runfile",
-            "block",
-            f"Driver {host.version} was installed by a .run file; packages over it would leave a mixture of both.",
-            found=f"driver {host.version} without packages",
-            needed="no driver, or one from packages",
-            fix="Run `nvidia-uninstall` on the host (with its GPUs idle), then this role again.",
-        )
-
-
-def _downgrade(part: Part, settings: Settings, target: Target, host: HostDriver) -> None:
-    wanted = target.version or target.expected
-    if not host.version or not wanted or _key(wanted) >= _key(host.version) or settings.allow_downgrade:
-        return
-    part.find(
-        "downgrade",
-        "block",
-        f"Driver {wanted} is older than the installed {host.version}; a downgrade has to be asked for.",
-        found=host.version,
-        needed=f"{wanted} asked for, so nvidia_driver_allow_downgrade: true",
-        fix="Set nvidia_driver_allow_downgrade: true for this run, or ask for the installed version or a newer one.",
-        subject="nvidia_driver_version",
-        nearest=host.version,
-    )
-
-
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
-
-
-def _holds_of_others(part: Part, target: Target, host: HostDriver) -> None:
-    installed = {*host.packages, *host.package_set}
-    for name in sorted(name for name in installed if in_set(name, target) and host.is_held(name) and name not in host.record_holds):
-        part.find(
-            "foreign_hold",
-            "block",
-            f"Package {name} is held by someone else, and the asked change would have to move it.",
-            found=f"{name} on hold, not by this role",
-            needed="no foreign hold on the packages that change",
-            fix=f"If the hold has served its time: apt-mark unhold {name}. Otherwise ask for the installed version.",
-            subject=name,
-        )
 
 
 def _own_holds(part: Part, settings: Settings, target: Target, host: HostDriver, moving: bool) -> None:

@@ -85,7 +85,9 @@ def _unit(
     expected = state_text(context.runtime_sha256)
     old_code = context.runtime_sha256 is not None and files.get(_paths.GOVERNOR_STATE) != _sha(expected)
     stale = name == GOVERNOR_UNIT and (differs or old_code)
-    return changes + [_step(verb, unit, show) for verb, unit in steps_up(name, show, stale, hopeless)]
+    # Of a unit that it has loaded systemd may keep an old view of whether it is enabled: a reload cures that.
+    view = reload_class(facts) if show else "none"
+    return changes + [_step(verb, unit, show, view if verb == "enable" else "none") for verb, unit in steps_up(name, show, stale, hopeless)]
 
 
 def _removed(name: str, files: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> list[Change]:
@@ -96,9 +98,9 @@ def _removed(name: str, files: t.Mapping[str, t.Any], facts: t.Mapping[str, t.An
     return changes
 
 
-def _step(verb: str, unit: str, show: t.Mapping[str, t.Any] | None) -> Change:
+def _step(verb: str, unit: str, show: t.Mapping[str, t.Any] | None, disruption: Disruption = "none") -> Change:
     before = f"{show.get('enabled') or 'not enabled'}, {show.get('active')}" if show else None
-    return Change("power.service", "power", unit, before, verb, f"systemctl {verb} {unit}")
+    return Change("power.service", "power", unit, before, verb, f"systemctl {verb} {unit}", disruption)
 
 
 def _file(name: str, path: str, before: t.Any, after: t.Any, message: str) -> Change:

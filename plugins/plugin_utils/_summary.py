@@ -105,8 +105,7 @@ def _driver(info: Json) -> str | None:
 
 
 def _power_limit(info: Json) -> str:
-    limits = Counter((gpu.get("power") or {}).get("limit_mw") for gpu in info.get("gpus") or [])
-    limits.pop(None, None)
+    limits = Counter(int(power["limit_mw"]) for gpu in info.get("gpus") or [] if (power := gpu.get("power") or {}).get("limit_mw"))
     return " + ".join(f"{count}× {limit / 1000:g} W" for limit, count in sorted(limits.items(), reverse=True))
 
 

@@ -30,9 +30,7 @@ def main() -> int:
     for line in found:
         print(f"demo: {line}", file=sys.stderr)
     if not found:
-        print(
-            f"As announced: the healthy hosts are done, {BROKEN} was stopped by the gate (that is why the rollout's own exit code is not 0)."
-        )
+        print(f"As announced: the healthy hosts are done, and the gate stopped {BROKEN} (hence the exit code of the rollout itself).")
     return 1 if found else 0
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import shutil
 import subprocess
 from pathlib import Path
+
+import yaml
 
 from .step import BUILD, ROOT
 
@@ -19,10 +22,21 @@ def tracked() -> list[str]:
     return [name for name in done.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
-def copy() -> Path:
-    """Make the copy equal to the checkout; untouched files keep their time, so caches of the tools stay valid."""
-    target = BUILD / "tree" / COLLECTION
-    wanted = set(tracked())
+def shipped() -> list[str]:
+    """Those of them that the tarball has: what galaxy.yml does not leave out."""
+    patterns = yaml.safe_load((ROOT / "galaxy.yml").read_text())["build_ignore"]
+
+    def left_out(name: str) -> bool:
+        parents = [*reversed([str(parent) for parent in Path(name).parents if str(parent) != "."]), name]
+        return any(fnmatch.fnmatch(part, pattern) or fnmatch.fnmatch(Path(part).name, pattern) for part in parents for pattern in patterns)
+
+    return [name for name in tracked() if not left_out(name)]
+
+
+def copy(names: list[str] | None = None, folder: str = "tree") -> Path:
+    """Make the copy equal to the checkout (or to these files of it); untouched files keep their time, so caches of the tools stay valid."""
+    target = BUILD / folder / COLLECTION
+    wanted = set(tracked() if names is None else names)
     for name in wanted:
         source, to = ROOT / name, target / name
         if (

@@ -6,6 +6,7 @@
 # carry.sh: renew the carried binary after a change of nvml/*. Run it on Debian 12, so that the binary needs an old C library only.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=/dev/null
 . /etc/os-release
 [ "${ID:-}-${VERSION_ID:-}" = debian-12 ] || { echo "carry.sh: this is ${PRETTY_NAME:-unknown}, not Debian 12" >&2; exit 1; }
 "$here/build.sh" "$here/bin/$(uname -m)"

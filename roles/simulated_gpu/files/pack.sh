@@ -9,7 +9,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${TMPDIR:-/tmp}}
 list() { cd "$here" && find lib/simulated_gpu profiles nvml bin systemd build.sh -type f ! -name '*.pyc' | LC_ALL=C sort; }
-sum=$(cd "$here" && list | while read -r file; do sha256sum "$file"; done | sha256sum | cut -c1-16)
+sum=$(cd "$here" && { list; echo pack.sh; } | while read -r file; do sha256sum "$file"; done | sha256sum | cut -c1-16)
 archive=$folder/simulated-gpu-$(id -u)-$sum.tar
 if [ ! -f "$archive" ]; then
     work=$(mktemp -d "$folder/simulated-gpu.XXXXXX")
@@ -21,8 +21,11 @@ if [ ! -f "$archive" ]; then
     mv "$home"/systemd/* "$work/tree/etc/systemd/system/" && rmdir "$home"/systemd
     cp "$home/bin/simulated-gpu" "$work/tree/usr/local/sbin/"
     for tool in modprobe rmmod lsmod modinfo; do cp "$home/bin/module-tool" "$work/tree/usr/local/sbin/$tool"; done
+    printf %s "$sum" > "$home/.edition"
     chmod -R u=rwX,go=rX "$work/tree"
-    tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work/tree" -cf "$work/archive" usr/local/lib/simulated-gpu usr/local/sbin etc/systemd/system/simulated-gpu.service
+    # files by name: a folder such as /usr/local/sbin is not ours to set modes on
+    (cd "$work/tree" && tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf "$work/archive" \
+        usr/local/lib/simulated-gpu usr/local/sbin/* etc/systemd/system/simulated-gpu.service)
     mv "$work/archive" "$archive"
 fi
 echo "$archive"

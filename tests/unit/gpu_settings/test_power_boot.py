@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import pathlib
 import subprocess
@@ -156,8 +157,17 @@ def test_limits_that_the_governor_moves_are_left(machine: Make, boot: t.Callable
     assert any("governed" in text for text in run.texts(6))
 
 
-def test_the_copy_on_the_host_runs_by_itself(machine: Make, tmp_path: pathlib.Path) -> None:
+def pythons() -> list[str]:
+    """This one, and the oldest that hosts may have, where it is installed."""
+    installed = [*glob.glob(os.path.expanduser("~/.pyenv/versions/3.9.*/bin/python")), "/usr/bin/python3.9", "/usr/local/bin/python3.9"]
+    return [sys.executable, next((path for path in installed if os.access(path, os.X_OK)), "")]
+
+
+@pytest.mark.parametrize("python", pythons(), ids=["this", "3.9"])
+def test_the_copy_on_the_host_runs_by_itself(machine: Make, tmp_path: pathlib.Path, python: str) -> None:
     """The files as they are installed, in a Python that knows nothing of Ansible or of this checkout."""
+    if not python:
+        pytest.skip("no Python 3.9 here")
     host = configured(machine())
     package = tmp_path / "lib/gpufleet_host"
     package.mkdir(parents=True)
@@ -172,9 +182,9 @@ def test_the_copy_on_the_host_runs_by_itself(machine: Make, tmp_path: pathlib.Pa
 
     env = {"PYTHONPATH": f"{tmp_path}/lib:{os.path.dirname(pynvml.__file__)}", "PATH": os.environ["PATH"]}
     env["SIMULATED_GPU_ROOT"] = str(host.root)
-    done = subprocess.run([sys.executable, "-S", "-B", "-c", code], env=env, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = subprocess.run([python, "-S", "-B", "-c", code], env=env, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "<6>2 GPUs answer; all as configured" in done.stdout
     assert host.limits() == [490000, 490000]
-    command = [sys.executable, "-S", "-B", "-m", "gpufleet_host", "--help"]
+    command = [python, "-S", "-B", "-m", "gpufleet_host", "--help"]
     assert "apply" in subprocess.run(command, env=env, capture_output=True, text=True, timeout=60).stdout

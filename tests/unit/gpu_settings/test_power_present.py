@@ -34,6 +34,8 @@ class FakeSystemd:
         self.fail: dict[str, str] = {}
         self.active: dict[str, str] = {}
         self.enabled: set[str] = set()
+        self.outdated = False
+        """Newer systemd: after a change of links through it without a reload, every unit is said to need one."""
         self.read: dict[str, str] = {}
         """Definition that systemd holds of a unit that it has loaded."""
 
@@ -46,6 +48,7 @@ class FakeSystemd:
         if verb == "show":
             return Answer("ok", 0, "\n\n".join(self.block(name) for name in words) + "\n", "")
         self.asked.append(" ".join([verb, *words]))
+        self.outdated = self.outdated or "--no-reload" in argv
         for unit in words:
             if self.fail.get(verb):
                 return Answer("ok", 1, "", self.fail[verb])
@@ -61,12 +64,13 @@ class FakeSystemd:
             elif verb == "reset-failed":
                 self.active[unit] = "inactive"
         if verb == "daemon-reload":
+            self.outdated = False
             self.read = {unit: text for unit in self.read if (text := self.text(unit)) is not None}
         return Answer("ok", 0, "", "")
 
     def block(self, name: str) -> str:
         known = self.text(name) is not None or name in self.read
-        reload_needed = name in self.read and self.read[name] != self.text(name)
+        reload_needed = self.outdated or (name in self.read and self.read[name] != self.text(name))
         fields = {
             "Id": name,
             "LoadState": "loaded" if known else "not-found",
@@ -163,6 +167,23 @@ def test_a_run_that_was_killed_before_systemd_is_healed(host: t.Callable[..., Ho
     assert healed.changed
     assert healed.files == []
     assert it.systemd.asked == [f"enable {SETTINGS_UNIT}", f"start {SETTINGS_UNIT}"]
+
+
+def test_an_old_view_of_an_enabled_unit_is_cured_by_a_reload(host: t.Callable[..., Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    it = host()
+    it.run()
+    it.systemd.enabled.clear()
+    real = it.systemd.block
+    fresh: list[bool] = []
+
+    def block(name: str) -> str:
+        """Keeps saying disabled until it has read its units again."""
+        fresh.extend([True] * ("daemon-reload" in it.systemd.asked))
+        return real(name) if fresh else real(name).replace("UnitFileState=enabled", "UnitFileState=disabled")
+
+    monkeypatch.setattr(it.systemd, "block", block)
+    it.run()
+    assert it.systemd.asked == [f"enable {SETTINGS_UNIT}", "daemon-reload"]
 
 
 def test_a_masked_unit_is_not_fought(host: t.Callable[..., Host], monkeypatch: pytest.MonkeyPatch) -> None:

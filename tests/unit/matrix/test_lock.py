@@ -120,6 +120,33 @@ def test_what_is_asked_for_is_taken(lock: Lock, wanted: dict[str, t.Any], driver
     assert (group["driver"]["version"], group["cuda"]["toolkit"]) == (driver, toolkit)
 
 
+def test_a_container_toolkit_that_is_asked_for_is_judged(lock: Lock) -> None:
+    group = next(iter(lock({"a": info()}, container_toolkit={"version": "1.19.1"})[0]["groups"].values()))
+    assert group["container_toolkit"] == {"version": "1.19.1"}
+    assert "container_toolkit.advisory" in lock({"a": info()}, container_toolkit={"version": "1.17.4"})[1]["a"]
+
+
+def test_the_hosts_old_docker_is_no_reason_against_a_version(lock: Lock) -> None:
+    old = info(over={"containers": {"engines": {"docker": {"version": "20.10.24", "active": "active"}}}})
+    assert lock({"a": old})[1] == {}
+
+
+def test_a_driver_version_and_its_modules_are_taken_as_asked(lock: Lock) -> None:
+    document, problems = lock({"a": info()}, driver={"version": "595.91.07", "kernel_modules": "proprietary"})
+    assert problems == {}
+    group = next(iter(document["groups"].values()))
+    assert (group["driver"]["branch"], group["driver"]["version"], group["driver"]["kernel_modules"]) == (595, "595.91.07", "proprietary")
+    assert "driver.advisory" in lock({"a": info()}, driver={"version": "595.71.05"})[1]["a"]
+    assert "does not know driver branch 605" in lock({"a": info()}, driver={"branch": 605})[1]["a"]
+    assert "does not know CUDA toolkit 13.9" in lock({"a": info()}, cuda={"toolkits": ["13.9"]})[1]["a"]
+
+
+def test_a_branch_that_is_asked_for_gets_the_modules_that_the_gpus_need(lock: Lock) -> None:
+    group = next(iter(lock({"a": info((V100,), driver=None)}, driver={"branch": 580}, cuda={"toolkits": ["12.9.2"]})[0]["groups"].values()))
+    assert group["driver"]["kernel_modules"] == "proprietary"
+    assert next(iter(lock({"a": info()}, driver={"branch": 580})[0]["groups"].values()))["driver"]["kernel_modules"] == "open"
+
+
 def test_engines_are_those_asked_for(lock: Lock) -> None:
     assert set(next(iter(lock({"a": info()}, engines=["vllm"])[0]["groups"].values()))["engines"]) == {"vllm"}
     exact = next(iter(lock({"a": info()}, engines={"vllm": "0.32.0"})[0]["groups"].values()))["engines"]
@@ -191,6 +218,12 @@ def test_drift(lock: Lock) -> None:
     assert ids(found) == ["lock.container_toolkit_drift", "lock.cuda_drift", "lock.driver_drift", "lock.kernel_modules_drift"]
     assert (only(found, "lock.driver_drift").found, only(found, "lock.driver_drift").needed) == ("595.91.07", "620.70.06")
     assert ids(drift(document, "b", same)) == ["lock.group_missing"]
+    assert only(drift(document, "a", info(driver=None)), "lock.driver_drift").found == "none"
+    on_disk = info(over={"driver": {"loaded": None}})
+    assert drift(document, "a", on_disk) == []
+    running = info()
+    running["driver"]["loaded"]["version"] = "595.91.07"
+    assert only(drift(document, "a", running), "lock.driver_drift").found == "595.91.07", "what runs counts, not what is installed"
 
 
 # The action, without a connection: its own reading of hostvars, the file, check mode.

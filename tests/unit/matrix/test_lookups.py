@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _matrix_cuda as cuda
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _matrix_engines as engines
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_driver import fits
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_model import Matrix
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._products import complete
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._versions import (
@@ -121,6 +122,8 @@ def test_what_nvml_said_is_kept(matrix: Matrix) -> None:
     gpu = complete(document, matrix)["gpus"][0]
     assert gpu["product"] == "NVIDIA H200 special"
     assert gpu["architecture"] == "hopper"
+    document["gpus"][0].update(product="NVIDIA H200", architecture="hopper", compute_capability=None)
+    assert complete(document, matrix)["gpus"][0]["compute_capability"] == "9.0"
 
 
 @pytest.mark.parametrize(
@@ -250,6 +253,27 @@ def test_no_driver_for_gpus_that_exclude_each_other(matrix: Matrix) -> None:
     assert matrix.driver_for(["v100", "b200"], TODAY) is None
 
 
+def test_a_wider_channel_helps_out(tmp_path: t.Any) -> None:
+    from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_load import load_matrix
+
+    path = tmp_path / "odd.yml"
+    path.write_text(
+        "gpus: [{id: odd, names: ['^Odd$'], architecture: ada, compute_capability: '8.9', class: datacenter,"
+        " branch_min: 590, branch_last: 600, open_modules: supported, memory_gib: [8], fabric: none, source: test, confidence: verified}]"
+    )
+    choice = load_matrix([str(path)]).driver_for(["odd"], TODAY, "lts")
+    assert choice
+    assert (choice.branch, choice.type) == (595, "production")
+
+
+def test_whether_a_driver_fits_a_gpu(matrix: Matrix) -> None:
+    assert fits(matrix.rows["rtx4090"], 525, "525.60.13"), "below its listing it is known to run"
+    assert not fits(matrix.rows["h200_sxm"], 550, "550.54.14")
+    assert fits(matrix.rows["h200_sxm"], 550, "550.90.07")
+    assert not fits(matrix.rows["b200"], 570, "570.86.15")
+    assert not fits(matrix.rows["v100"], 595, "595.91.07")
+
+
 def test_a_branch_stops_being_offered_when_it_ends(matrix: Matrix) -> None:
     import datetime
 
@@ -318,6 +342,10 @@ def test_named_stacks(matrix: Matrix) -> None:
         ("lmsysorg/sglang:v0.5.19-cu129", "sglang", "0.5.19", "12.9", False),
         ("lmsysorg/sglang:v0.5.12.post1", "sglang", "0.5.12.post1", None, False),
         ("nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc17", "tensorrt_llm", "1.3.0rc17", None, False),
+        ("registry.local/nvidia/tensorrt-llm/release:1.2.1", "tensorrt_llm", "1.2.1", None, False),
+        ("registry.local/team/release:1.2.1", None, None, None, False),
+        ("vllm/vllm-openai:cu130-nightly", "vllm", None, None, True),
+        ("team/myvllm/vllm-openai:v0.33.0", None, None, None, False),
         ("registry.local:5000/team/own", None, None, None, True),
         ("registry.local/team/own:7", None, None, None, False),
         ("registry.local/team/own@sha256:" + 64 * "0", None, None, None, False),

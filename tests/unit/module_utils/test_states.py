@@ -146,13 +146,12 @@ def test_a_gpu_bound_elsewhere_is_not_lost(machine: Any) -> None:
 
 def test_one_failing_call_is_one_error(machine: Any) -> None:
     host = machine("h200x2")
-    host.simulate("fault", "call.nvmlDeviceGetPowerUsage", "999", "--gpu", "1")
+    host.simulate("fault", "call.nvmlDeviceGetComputeMode", "999", "--gpu", "1")
     first, second = host.collect()["gpus"]
-    assert second["errors"] == {"power.usage_mw": "UNKNOWN"}
-    assert second["power"]["usage_mw"] is None
+    assert second["errors"] == {"compute_mode": "UNKNOWN"}
     assert second["power"]["limit_mw"] == 700000
     assert first["errors"] == {}
-    assert first["power"]["usage_mw"] > 0
+    assert (second["compute_mode"], first["compute_mode"]) == (None, "default")
 
 
 def test_no_library(machine: Any) -> None:

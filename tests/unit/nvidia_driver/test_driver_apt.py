@@ -78,6 +78,31 @@ def test_killed_command_says_so(asked: t.Any) -> None:
     assert error.value.reason == "killed"
 
 
+def test_update_waits_for_another_apt_and_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Result("ok", 100, "", "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7")] * 2 + [
+        Result("ok", 0, "", "")
+    ]
+    waited: list[float] = []
+    monkeypatch.setattr(_apt, "run", lambda argv, **options: answers.pop(0))
+    monkeypatch.setattr(_apt.time, "sleep", waited.append)
+    Apt(10).update()
+    assert waited == [5, 10]
+    answers = [Result("ok", 100, "", "E: 404")]
+    with pytest.raises(PackageError):
+        Apt(10).update()
+    assert waited == [5, 10]
+
+
+def test_update_gives_up_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(_apt, "run", lambda argv, **options: Result("ok", 100, "", "E: Could not get lock x"))
+    monkeypatch.setattr(_apt.time, "sleep", waited.append)
+    with pytest.raises(PackageError) as error:
+        Apt(10).update()
+    assert error.value.reason == "locked"
+    assert sum(waited) == 120
+
+
 def test_simulation_is_read(asked: t.Any) -> None:
     calls = asked(Result("ok", 0, SIMULATION, ""))
     outcome = Apt(10).simulate(["nvidia-driver-cuda=580.105.08-1", "old-"])

@@ -24,6 +24,7 @@ WRONG: list[tuple[str, Any, str, str | None]] = [
     ("packages_extra", ["nvidia-settings; reboot"], "a list of package names", None),
     ("module_parameters", {"nvidia": "NVreg_X=1"}, "a map of kernel module to a map of parameter to value", None),
     ("module_parameters", {"nvidia": {"NVreg_X": "1\noptions evil"}}, "a map of kernel module to a map of parameter to value", None),
+    ("module_parameters", {"nvidia": {"NVreg_X": "1\n"}}, "a map of kernel module to a map of parameter to value", None),
     ("module_parameters", {"snd": {"x": 1}}, "a map of kernel module to a map of parameter to value", None),
     ("repository_url", "developer.download.nvidia.com", "a URL (http, https or file), or empty", None),
     ("repository_key", "not a key", "an ASCII-armoured OpenPGP public key, or empty", None),

@@ -114,9 +114,11 @@ def test_interrupted_transaction_is_taken_up_even_if_no_package_looks_broken() -
     assert ids(planned(host)) == ["driver.repair"]
 
 
-def test_runfile_driver_blocks() -> None:
-    host = facts(with_driver("570.86.15"), {"driver": {"installed": {"origin": "runfile"}}})
-    assert found(planned(host, version="580.159.04"), "foreign_runfile").severity == "block"
+@pytest.mark.parametrize(("origin", "how"), [("runfile", "by a .run file"), ("unknown", "without packages")])
+def test_driver_without_packages_is_not_covered_by_them(origin: str, how: str) -> None:
+    host = facts(with_driver("570.86.15", names=()), {"driver": {"installed": {"origin": origin}}})
+    assert f"was installed {how}" in found(planned(host, version="580.159.04"), "foreign_install").message
+    assert ids(planned(host, version="570.86.15")) == []
 
 
 def test_mirror_base_gets_the_folder_of_the_system() -> None:
@@ -150,4 +152,5 @@ def test_lock_decides_where_nothing_is_asked_for() -> None:
         today=datetime.date(2026, 11, 30), lock={"driver": {"branch": 580, "version": "580.105.08", "kernel_modules": "open"}}
     )
     assert planned(facts(), context).details["packages"]["version"] == "580.105.08"
+    assert planned(facts(with_driver()), context).details["packages"]["version"] == "580.105.08"
     assert planned(facts(), context, version="580.159.04").details["packages"]["version"] == "580.159.04"

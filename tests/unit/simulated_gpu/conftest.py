@@ -63,7 +63,7 @@ class Sim:
         return done
 
     def tool(self, name: str, *words: str, status: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, str(FILES / "bin" / name), *words, status=status, **more)
+        return self.run(str(FILES / "bin" / name), *words, status=status, **more)
 
     def sg(self, *words: str, status: int | None = 0) -> str:
         """The command simulated-gpu, in this process: a hundredth of the time."""

@@ -64,10 +64,25 @@ def test_types_scopes_versions_and_wrong_arguments(sim: Sim) -> None:
     assert len(wanted) > 2000
 
 
-def test_many_fields_at_once_spoil_the_limits(sim: Sim) -> None:
+def test_a_c2c_field_spoils_others_of_the_same_call(sim: Sim) -> None:
     code = (
         "vs = p.nvmlDeviceGetFieldValues(h, {})\n"
-        "out = [(v.fieldId, v.nvmlReturn, v.valueType, v.value.sllVal) for v in vs if v.fieldId in (186, 190, 193)]"
+        "out = [(v.fieldId, v.nvmlReturn, v.valueType, v.value.sllVal) for v in vs if v.fieldId not in (170, 234)]"
     )
-    assert sim.python(code.format("[186, 190, 193]")) == [[186, 0, 1, 78049], [190, 0, 1, 700000], [193, 0, 5, 4294967288]]
-    assert sim.python(code.format("list(range(160, 200))")) == [[186, 0, 1, 78049], [190, 0, 0, 0], [193, 0, 0, 0]]
+    assert sim.python(code.format("[186, 190, 193, 272]")) == [
+        [186, 0, 1, 78049],
+        [190, 0, 1, 700000],
+        [193, 0, 5, 4294967288],
+        [272, 3, 0, 0],
+    ]
+    for spoiler in (170, 234):
+        assert sim.python(code.format(f"[186, 190, {spoiler}, 193, 272]")) == [
+            [186, 0, 1, 78049],
+            [190, 0, 0, 0],
+            [193, 0, 0, 0],
+            [272, 0, 0, 0],
+        ]
+
+
+def test_a_superchip_has_no_such_trouble(make: Any) -> None:
+    assert make("gh200").python("out = p.nvmlDeviceGetFieldValues(h, [170, 190])[1].value.uiVal") == 900000

@@ -15,8 +15,12 @@ from .conftest import FILES, LIBRARIES, Sim
 
 
 def tool(sim: Sim, name: str, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    code = f"import sys; from simulated_gpu.shims import main; sys.exit(main({name!r}, sys.argv[1:]))"
-    return sim.run(sys.executable, "-c", code, *words, status=status, PYTHONPATH=str(FILES / "lib"))
+    """modprobe and its kin, under the name they are installed with."""
+    path = sim.root / "usr/local/sbin" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        shutil.copy(FILES / "bin/module-tool", path)
+    return sim.run(str(path), *words, status=status)
 
 
 def test_pci_devices_are_there_before_the_driver(make: Any) -> None:
@@ -74,6 +78,14 @@ def test_nothing_is_left(sim: Sim) -> None:
     sim.sg("purge")
     left = [p for p in sim.root.rglob("*") if p.is_file() or p.is_symlink()]
     assert left == []
+
+
+def test_what_packages_brought_stays(make: Any, tmp_path: Path) -> None:
+    sim = make("l4", driver=None)
+    install(sim, tmp_path, "580.178.04")
+    sim.sg("purge")
+    left = sorted(str(p.relative_to(sim.root)) for p in (sim.root / "var").rglob("*") if p.is_file())
+    assert left == ["var/lib/simulated-gpu/modules/nvidia/580.178.04"]
 
 
 def test_module_tools(sim: Sim) -> None:

@@ -113,14 +113,23 @@ static ret_t one(gpu_t gpu, u32 id, u32 scope, u64 *out)
     return id && id <= last ? computed(gpu, id, scope, out) : E_INVALID_ARGUMENT;
 }
 
-/* A 580 driver answers these with success, type 0 and value 0 when they come in one call with many others (seen on H200: 20 fields fine, 40 not).
- * Clients that ask for everything at once must not take that for a limit of 0 W. */
-#define MANY 32
-static int spoilt_in_bulk(u32 id, ret_t result)
+/* A 580 driver on a GPU without C2C: one C2C field in a call spoils others of the same call, wherever they stand. They then come back as success,
+ * type 0, value 0, supported or not. Clients that ask for everything at once must not take that for a limit of 0 W. */
+static int is_c2c(u32 id) { return (id >= 170 && id <= 172) || (id >= 231 && id <= 234); }
+
+static int can_be_spoilt(u32 id)
 {
-    if (id == 272 || id == 273)     /* not supported when asked for alone */
-        return result == E_NOT_SUPPORTED;
-    return result == OK && ((id >= 187 && id <= 190) || (id >= 192 && id <= 196));
+    return (id >= 187 && id <= 196 && id != 191) || (id >= 251 && id <= 268) || (id >= 270 && id <= 273) || (id >= 275 && id <= 288);
+}
+
+static int spoils(gpu_t gpu, const field_t *fields, int count)
+{
+    u32 c2c = 0;
+    sim_uint(gpu, "c2c", &c2c);
+    for (int i = 0; !c2c && i < count; i++)
+        if (is_c2c(fields[i].id))
+            return 1;
+    return 0;
 }
 
 API ret_t nvmlDeviceGetFieldValues(gpu_t gpu, int count, field_t *fields)
@@ -131,6 +140,7 @@ API ret_t nvmlDeviceGetFieldValues(gpu_t gpu, int count, field_t *fields)
     if (count < 1)
         return E_INVALID_ARGUMENT;
     gettimeofday(&now, NULL);
+    int spoilt = spoils(gpu, fields, count);
     for (int i = 0; i < count; i++) {
         field_t *f = &fields[i];
         u64 value = 0;
@@ -138,7 +148,7 @@ API ret_t nvmlDeviceGetFieldValues(gpu_t gpu, int count, field_t *fields)
         f->latency = 0;
         f->result = one(gpu, f->id, f->scope, &value);
         f->type = f->result ? 0 : type_of(f->id);
-        if (count > MANY && spoilt_in_bulk(f->id, f->result)) {
+        if (spoilt && can_be_spoilt(f->id)) {
             f->result = OK;
             f->type = 0;
             value = 0;

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("version", nargs="?")
     one.add_argument("--proprietary", action="store_true")
     one = command("profile", commands.do_profile, "make a profile the machine of this host (takes effect at the next boot)")
-    one.add_argument("name", help="name in the profile folder, or path of a JSON file")
+    one.add_argument("name", help="name in the profile folder, path of a JSON file, or - for JSON on standard input")
     one.add_argument("--count", type=int, help="number of GPUs")
     one.add_argument("--seed", default="simulated", help="UUIDs and serial numbers follow from it; default: the same on every host")
     one.add_argument("--folder", default=str(paths.home() / "profiles"))

@@ -158,8 +158,14 @@ def do_purge(args: argparse.Namespace) -> int:
     if paths.etc("profile.conf").exists():
         boot.tear_down(machine())
     driver.uninstall()
-    for folder in (paths.etc(""), paths.run(""), paths.lib("")):
+    for folder in (paths.etc(""), paths.run("")):
         mounts.remove_tree(folder)
+    for entry in paths.lib("").iterdir() if paths.lib("").is_dir() else []:
+        if entry.name != "modules":  # what is left there now belongs to packages
+            mounts.remove(entry)
+    for folder in (paths.lib("modules/nvidia"), paths.lib("modules"), paths.lib("")):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
     return report(True)
 
 

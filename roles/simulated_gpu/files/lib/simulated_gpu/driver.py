@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A driver placed by the role instead of packages: library under its versioned name, tools, and the record of an installed module."""
+"""A driver placed by the role instead of packages: library under its versioned name, tools, unit, record of an installed module."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def library_folder() -> Path:
 def _files(version: str, library: Path, tools: Path) -> dict[Path, Path]:
     files = {library_folder() / f"libnvidia-ml.so.{version}": library}
     files.update({paths.at("/usr/bin") / tool: tools / tool for tool in TOOLS})
+    files[paths.at("/usr/lib/systemd/system/nvidia-persistenced.service")] = tools / "nvidia-persistenced.service"
     return files
 
 
@@ -54,7 +55,7 @@ def install(version: str, library: Path, tools: Path, open_modules: bool) -> boo
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.new")
         shutil.copyfile(source, temporary)
-        temporary.chmod(0o755)
+        temporary.chmod(0o644 if target.suffix == ".service" else 0o755)
         os.replace(temporary, target)
         changed = True
     stale = ours - {str(path) for path in wanted}
@@ -64,7 +65,7 @@ def install(version: str, library: Path, tools: Path, open_modules: bool) -> boo
     state.write(paths.lib("driver-files"), {str(path): "1" for path in wanted})
     changed |= module.install(version, open_modules)
     if changed:
-        _ldconfig()
+        _settle()
     return changed
 
 
@@ -80,9 +81,11 @@ def _link(version: str) -> bool:
     return True
 
 
-def _ldconfig() -> None:
-    if not paths.relocated() and shutil.which("ldconfig"):
-        subprocess.run(["ldconfig"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+def _settle() -> None:
+    """What package triggers do: the linker's cache, and systemd's view of unit files."""
+    for command in (["ldconfig"], ["systemctl", "daemon-reload"]):
+        if not paths.relocated() and shutil.which(command[0]):
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
 
 
 def uninstall() -> bool:
@@ -97,7 +100,7 @@ def uninstall() -> bool:
         link.unlink()
     paths.lib("driver-files").unlink()
     module.uninstall()
-    _ldconfig()
+    _settle()
     return True
 
 

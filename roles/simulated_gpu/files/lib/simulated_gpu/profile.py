@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,10 @@ def names(folder: Path) -> list[str]:
 
 
 def load(name: str, folder: Path) -> dict[str, Any]:
+    """A profile by name, by path, or from standard input (-)."""
     path = Path(name) if "/" in name else folder / f"{name}.json"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(sys.stdin.read() if name == "-" else path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ProfileError(f"no profile {name!r}; there are: {', '.join(names(folder))}") from None
     except ValueError as exc:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from .. import hardware, paths, profile
 from ..nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, LIBRARY_NOT_FOUND, MISMATCH, NO_PERMISSION, Nvml, NvmlError
 from . import change, extra, query, report, table, xml
 from .values import Gpu
@@ -156,6 +157,14 @@ def mismatch_text() -> str:
     return f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}"
 
 
+def no_handle(item: str) -> str:
+    """NVML tells nothing of a GPU without handle; the real tool has the address from the driver, this one from the profile."""
+    here = profile.Machine(paths.etc("profile.conf"))
+    present = hardware.present_gpus(here)
+    address = here.get(present[int(item)], "pci.address").upper() if item.isdigit() and int(item) < len(present) else item
+    return f"Unable to determine the device handle for GPU{address}"
+
+
 def choose(nvml: Nvml, selector: str | None) -> list[Gpu]:
     count = nvml.number("nvmlDeviceGetCount_v2")
     if not count:
@@ -166,12 +175,9 @@ def choose(nvml: Nvml, selector: str | None) -> list[Gpu]:
             gpus.append(Gpu(nvml, nvml.find(item)))
         except NvmlError as exc:
             if exc.code == GPU_IS_LOST:
-                raise Stop(
-                    f"Unable to determine the device handle for GPU{item}: GPU is lost.  Reboot the system to recover this GPU\n",
-                    GPU_IS_LOST,
-                ) from None
+                raise Stop(f"{no_handle(item)}: GPU is lost.  Reboot the system to recover this GPU", GPU_IS_LOST) from None
             if exc.code == 999:
-                raise Stop(f"Unable to determine the device handle for GPU{item}: Unknown Error\n", 255) from None
+                raise Stop(f"{no_handle(item)}: Unknown Error", 255) from None
             raise Stop("No devices were found", 6) from None
     return gpus
 

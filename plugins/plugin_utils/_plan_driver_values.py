@@ -1,0 +1,76 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Readers of single values: what a site wrote → what the planner uses, None where that is not possible.
+
+Private to the collection, pure.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+._-]*")
+MODULE = re.compile(r"nvidia([_-][a-z]+)?")
+PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:;=+/-]+")
+URL = re.compile(r"(https?|file)://\S+")
+
+
+def one_of(choices: tuple[str, ...]) -> t.Callable[[t.Any], t.Any]:
+    return lambda value: value if value in choices else None
+
+
+def is_text(value: t.Any, pattern: re.Pattern[str]) -> bool:
+    return isinstance(value, str) and bool(pattern.fullmatch(value))
+
+
+def boolean(value: t.Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def url(value: t.Any) -> str | None:
+    return value if value == "" or is_text(value, URL) else None
+
+
+def openpgp_key(value: t.Any) -> str | None:
+    armoured = isinstance(value, str) and value.lstrip().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+    return value if value == "" or armoured else None
+
+
+def positive(value: t.Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def branch(value: t.Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    text = str(value)
+    return int(text) if text.isdigit() and 100 <= int(text) <= 9999 else None
+
+
+def version(value: t.Any) -> str | None:
+    return value if value == "" or is_text(value, VERSION) else None
+
+
+def packages(value: t.Any) -> tuple[str, ...] | None:
+    if not isinstance(value, (list, tuple)) or not all(is_text(name, PACKAGE) for name in value):
+        return None
+    return tuple(value)
+
+
+def parameters(value: t.Any) -> dict[str, dict[str, str]] | None:
+    if not isinstance(value, t.Mapping):
+        return None
+    out: dict[str, dict[str, str]] = {}
+    for module, parameters in value.items():
+        if not is_text(module, MODULE) or not isinstance(parameters, t.Mapping):
+            return None
+        for name, setting in parameters.items():
+            text = str(int(setting)) if isinstance(setting, bool) else str(setting)
+            if not is_text(name, PARAMETER) or not PARAMETER_VALUE.fullmatch(text):
+                return None
+            out.setdefault(module.replace("-", "_"), {})[name] = text
+    return out
