@@ -52,20 +52,10 @@ def reality(facts: Info, info: Info) -> _cdi.Reality:
 
 
 def _duplicates(draft: Draft, settings: Settings, ours: t.Sequence[_cdi.Spec], main: _cdi.Spec | None) -> None:
-    others = [spec for spec in ours if spec is not main]
-    for spec in others:
-        if settings.cdi_remove_duplicates:
+    """Others of our kind go where that is asked for; that they are there is the matrix's finding container_toolkit.cdi_duplicate."""
+    for spec in ours if settings.cdi_remove_duplicates else ():
+        if spec is not main:
             draft.change(
                 "cdi_duplicate", spec.path, spec.kind, None, f"{spec.path} goes away: {_cdi.PATH} is the one that is kept up to date"
             )
             draft.plan.details.setdefault("cdi_remove", []).append(spec.path)
-            continue
-        draft.find(
-            "cdi_duplicate",
-            "warn",
-            f"{spec.path} is a second CDI specification of {_cdi.KIND}: nobody keeps it up to date, and engines may refuse or prefer it.",
-            found=spec.path,
-            needed=f"only {_cdi.PATH}",
-            fix=f"Remove {spec.path}, or set nvidia_container_toolkit_cdi_remove_duplicates: true.",
-            subject=spec.path,
-        )
