@@ -9,7 +9,6 @@ engine answers. From the first written file on, any failure puts the old files b
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pwd
@@ -21,7 +20,7 @@ import typing as t
 from ._container_info import ENGINES_RECORD
 from ._engines_host import docker_info, show_units
 from ._errors import HostError
-from ._files import read_text, sha256, write_text
+from ._files import read_text, write_text
 from ._paths import RUN_DIR, VAR_DIR
 from ._subprocess import run
 
@@ -183,10 +182,3 @@ def _record(job: Job) -> None:
         known = {}
     known[job.engine] = {"invocation": unit.get("InvocationID", ""), "at": time.time()}
     write_text(ENGINES_RECORD, json.dumps(known, sort_keys=True) + "\n")
-
-
-def digest_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-__all__ = ["Job", "Outcome", "apply", "digest_of", "sha256"]

@@ -64,6 +64,8 @@ def plan_engine(engine: str, facts: t.Mapping[str, t.Any], wanted: Wanted, info:
         answer = _engine_containerd.plan_files(wanted, files, version, binary, facts.get("root") or _engine_containerd.ROOT)
     else:
         answer = _engine_crio.plan_files(wanted, files, binary)
+    if engine == "containerd" and not answer.files and not answer.findings:
+        _account(answer, facts.get("dump") or {}, wanted)
     plan = EnginePlan(engine, answer, unit=UNITS[engine])
     if facts["unit"]["active"] != "active" or answer.findings:
         return plan
@@ -75,6 +77,20 @@ def plan_engine(engine: str, facts: t.Mapping[str, t.Any], wanted: Wanted, info:
         plan.need, plan.why = "restart", "it was started before its files were changed"
     plan.disruption = _disruption(plan, facts, info)
     return plan
+
+
+def _account(answer: EngineAnswer, dump: t.Mapping[str, t.Any], wanted: Wanted) -> None:
+    """The files say the right thing; does containerd say so too? A later drop-in of somebody else can take ours away."""
+    problem = _engine_containerd.dump_problem(dump["text"], wanted) if dump.get("state") == "ok" else dump.get("error") or "no answer"
+    if problem:
+        answer.find(
+            "dump_differs",
+            "block",
+            f"containerd's files are as they should be, but `containerd config dump` is not: {problem}.",
+            found=problem,
+            needed="the NVIDIA runtime in containerd's own account of its configuration",
+            fix="Look at the files that /etc/containerd/config.toml imports after 99-nvidia.toml.",
+        )
 
 
 def plan_rootless(file: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], wanted: Wanted) -> EnginePlan:

@@ -340,3 +340,20 @@ def test_the_planner_leaves_its_facts_alone() -> None:
     before = copy.deepcopy(given)
     plan(given, default_runtime="nvidia", version="1.20.1")
     assert given == before
+
+
+def test_containerds_own_account_has_the_last_word() -> None:
+    given = good()
+    head = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.'
+    ours = 'nvidia]\nruntime_type = "io.containerd.runc.v2"\noptions = {BinaryName = "/usr/bin/nvidia-container-runtime"}\n'
+    drop_in = head + ours + '[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n'
+    root = 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
+    engine = {**docker(None), "version": "1.7.24", "binary": "/usr/bin/containerd", "root": "/etc/containerd/config.toml"}
+    engine["files"] = [file("/etc/containerd/config.toml", root), file("/etc/containerd/conf.d/99-nvidia.toml", drop_in)]
+    given["container_info"]["engines"]["containerd"] = engine
+    engine["dump"] = {"state": "ok", "text": head + ours, "error": ""}
+    assert plan(given, engines=["docker", "containerd"]).findings == []
+    engine["dump"]["text"] = head + "runc]\n"
+    assert [finding.id for finding in plan(given, engines=["docker", "containerd"]).findings] == ["container_engine.dump_differs"]
+    engine["dump"] = {"state": "failed", "text": "", "error": "toml: line 3"}
+    assert "toml: line 3" in plan(given, engines=["docker", "containerd"]).findings[0].message
