@@ -179,7 +179,7 @@ gpus:
       description: V(ok), V(lost), V(reset_required) or V(unavailable).
       type: str
     reason:
-      description: NVML's answer where O(ignore:state) is not V(ok).
+      description: What NVML said about a GPU that does not answer.
       type: str
     reboot_needed:
       description: An ECC mode waits for a reboot.

@@ -8,6 +8,7 @@ Private to the collection, pure.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -123,7 +124,7 @@ def read_devices(facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context,
 def _foresee(device: Device, matrix: Matrix) -> Device:
     """A device as the matrix describes the product; what it does not know is left open and not judged."""
     row = matrix.gpu(product=device.get("product"), pci_device_id=device.get("pci_device_id"))
-    watts = (row or {}).get("power") or {}
+    watts = _variant((row or {}).get("power") or {}, device.get("product") or "")
     default = watts.get("default_w")
 
     def milliwatts(key: str) -> int | None:
@@ -144,6 +145,14 @@ def _foresee(device: Device, matrix: Matrix) -> Device:
         "ecc": None,
         "clocks_mhz": None,
     }
+
+
+def _variant(power: t.Mapping[str, t.Any], product: str) -> t.Mapping[str, t.Any]:
+    """The numbers of a board whose row has several, told by what the product name says first: V100-SXM2, Max-Q."""
+    name = re.sub(r"[^a-z0-9]", "", product.lower())
+    variants = power.get("variants") or {}
+    hits = sorted((name.find(key.replace("_", "")), key) for key in variants if key.replace("_", "") in name)
+    return t.cast("t.Mapping[str, t.Any]", variants[hits[0][1]]) if hits else power
 
 
 def _lost(gpu: t.Mapping[str, t.Any]) -> Finding:

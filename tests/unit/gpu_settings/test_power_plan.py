@@ -325,6 +325,22 @@ def test_absent_is_a_disruption_where_containers_have_gpus() -> None:
     assert planned(host, {"state": "absent"}).disruption == "host_service_restart"
 
 
+@pytest.mark.parametrize(
+    ("product", "pci", "limit"),
+    [
+        ("Tesla V100-SXM2-16GB", "1db1", "150 W"),
+        ("Tesla V100-PCIE-16GB", "1db4", "125 W"),
+        ("NVIDIA L4", "27b8", "36 W"),
+    ],
+)
+def test_foreseen_limits_are_those_of_the_board(product: str, pci: str, limit: str) -> None:
+    bare = {"uuid": None, "index": None, "state": "unavailable", "product": product, "pci_device_id": pci, "power": None}
+    result = planned(facts({**device(0), **bare}, state="no_driver"), {"power_limit": "50%"}, check_mode=True)
+    found = [change.after for change in result.changes if change.id == "power.limit"]
+    assert found == ([limit] if product != "NVIDIA L4" else [])
+    assert findings(result) == ([] if found else ["power.out_of_range"])
+
+
 def test_a_state_file_of_the_future_blocks() -> None:
     host = facts()
     host["state_files"]["errors"] = {_paths.GPU_SETTINGS: "schema 2"}

@@ -252,3 +252,59 @@ def test_flags_are_removed_from_args_and_variables_from_env(check: Check) -> Non
 def test_an_instance_without_a_name_is_called_by_its_engine(check: Check) -> None:
     stack = {"engines": [{"engine": "vllm", "version": "0.33.0", "runtime": "docker", "model": "nvidia/nemotron-3-ultra-32b"}]}
     assert {item.subject for item in check(GOOD, stack) if item.component in ("engine", "model", "container_toolkit")} == {"vllm"}
+
+
+def test_what_runs_counts_before_what_is_installed_before_what_nvml_says(check: Check) -> None:
+    def judged(loaded: str | None, installed: str | None, nvml: str | None) -> str:
+        document = info()
+        document["driver"]["loaded"] = {"version": loaded, "kernel_modules": "open"} if loaded else None
+        document["driver"]["installed"] = {"version": installed, "kernel_modules": "open"} if installed else None
+        document["nvml"]["driver_version"] = nvml
+        return only(check(document), "driver.branch_ended").found
+
+    assert "535.309.01" in judged("535.309.01", "620.70.06", "620.70.06")
+    assert "550.163.01" in judged(None, "550.163.01", "620.70.06")
+    assert "570.211.01" in judged(None, None, "570.211.01")
+
+
+def test_asking_for_modules_alone_asks_for_the_driver_that_is_there(check: Check) -> None:
+    asked = check(info((B200,), modules="open"), driver(modules="proprietary"))
+    assert only(asked, "driver.open_required").severity == "block"
+    assert only(check(info((B200,), driver="595.91.07", modules="proprietary")), "driver.open_required").severity == "warn"
+
+
+def test_a_driver_without_a_word_on_modules_leaves_them_to_the_role(check: Check) -> None:
+    assert ids(check(info((B200,), driver="595.91.07", modules="proprietary"), driver("595.91.07"))) == []
+
+
+def test_a_named_stack_gives_engines_their_version(check: Check) -> None:
+    unnamed = engine(version=None, model="nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4")
+    assert ids(check(GOOD, unnamed)) == []
+    assert "0.33.0" in only(check(GOOD, {**unnamed, "name": "lts-620"}), "engine.unfixed_advisory").found
+    own = engine(version="0.32.0")
+    assert "0.32.0" in only(check(GOOD, {**own, "name": "lts-620"}), "engine.unfixed_advisory").found
+
+
+def test_the_sites_own_words_stand_above_a_named_stack(check: Check) -> None:
+    assert ids(check(GOOD, {"name": "lts-620", "driver": {"version": None, "branch": None}})) == []
+    own = check(GOOD, {"name": "lts-620", "driver": {"version": "620.60.01"}})
+    assert "driver.newer_than_matrix" not in ids(own)
+    assert "580.173.02" in only(check(GOOD, {"name": "lts-580", "driver": {"version": "580.173.02"}}), "driver.advisory").found
+
+
+def test_toolkits_that_a_repository_lists_are_no_finding(check: Check) -> None:
+    old = {"cuda": {"toolkits": ["12.4.1"]}}
+    assert "cuda.not_in_repository" not in ids(check(info(system="debian12"), old))
+    assert "cuda.not_in_repository" in ids(check(info(system="debian13"), old))
+    assert "cuda.not_in_repository" not in ids(check(info(system="mint"), old, unknown="warn")), "no repository, no statement"
+
+
+def test_a_gpu_that_only_pci_knows_is_called_by_its_product(check: Check) -> None:
+    bare = info((V100,), driver=None)
+    assert only(check(bare, driver("595.91.07")), "driver.branch_too_new").subject == V100
+    unknown = info(("NVIDIA Z9000",), driver=None)
+    assert only(check(unknown), "gpu.unknown").subject == "PCI device 10de:ffff"
+
+
+def test_several_gpus_are_counted(check: Check) -> None:
+    assert only(check(info((V100,) * 4, driver=None), driver("595.91.07")), "driver.branch_too_new").found.startswith(f"4x {V100}")

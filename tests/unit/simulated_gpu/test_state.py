@@ -90,6 +90,15 @@ def test_settings_stay_while_another_client_is_there(make: Any) -> None:
     assert sim.query("power.limit") == ["700.00"]
 
 
+def test_a_forked_child_that_ends_is_no_client_that_left(make: Any) -> None:
+    sim = make("h100-sxm", count=1)
+    code = (
+        "import os, sys\np.nvmlDeviceSetPowerManagementLimit(h, 400000)\n"
+        "pid = os.fork()\nif not pid: sys.exit(0)\nos.waitpid(pid, 0)\nout = p.nvmlDeviceGetPowerManagementLimit(h)"
+    )
+    assert sim.python(code) == 400000
+
+
 def test_a_process_keeps_the_settings(make: Any) -> None:
     sim = make("h100-sxm", count=1)
     sim.sg("process", "add", "--pid", str(os.getpid()))

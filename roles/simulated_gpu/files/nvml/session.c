@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #define MIGS 8
@@ -21,6 +22,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int sessions;
 static int client_fd = -1;
+static pid_t owner;
 static u32 count;
 static sim_device gpus[MAX_GPUS], migs[MAX_GPUS][MIGS];
 static char library[64], module[64], license[64];
@@ -126,6 +128,7 @@ static void client_enter(void)
     client_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (client_fd < 0 && sim_privileged())
         client_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    owner = getpid();
     drop_settings_if_alone();
     if (client_fd >= 0)
         flock(client_fd, LOCK_SH);
@@ -182,10 +185,10 @@ API ret_t nvmlShutdown(void)
     return result;
 }
 
-/* a process that ends without nvmlShutdown leaves too */
+/* A process that ends without nvmlShutdown leaves too; a forked child does not, the session is its parent's. */
 __attribute__((destructor)) static void at_exit(void)
 {
-    if (sessions)
+    if (sessions && owner == getpid())
         client_leave();
 }
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from ctypes import byref, c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
@@ -19,6 +20,20 @@ NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED, LIBRARY_NOT_
     15,
     18,
 )
+
+
+LIBRARY = os.environ.get("SIMULATED_GPU_LIBRARY", "libnvidia-ml.so.1")
+
+
+def library_version(path: str) -> str:
+    """Of the library, without a session: also where the kernel module is another."""
+    try:
+        library = ctypes.CDLL(path)
+    except OSError:
+        return "unknown"
+    buffer = ctypes.create_string_buffer(96)
+    library.nvmlSystemGetNVMLVersion(buffer, 96)
+    return buffer.value.decode().partition(".")[2]
 
 
 class NvmlError(Exception):
@@ -42,7 +57,7 @@ class Field(ctypes.Structure):
 class Nvml:
     """One session. Every getter raises NvmlError; `ask` gives None instead where the device does not support something."""
 
-    def __init__(self, path: str = "libnvidia-ml.so.1") -> None:
+    def __init__(self, path: str = LIBRARY) -> None:
         try:
             self.library = ctypes.CDLL(path)
         except OSError:

@@ -17,7 +17,7 @@ import syslog
 from pathlib import Path
 
 from . import paths
-from .nvml import MISMATCH, Nvml, NvmlError
+from .nvml import LIBRARY, MISMATCH, Nvml, NvmlError, library_version
 
 RUN = "/var/run/nvidia-persistenced"
 NO_DEVICE = (
@@ -37,7 +37,7 @@ def log(text: str, bad: bool = False) -> None:
 def set_all(mode: int) -> bool:
     """True if every GPU took the mode. Runs as root, also with --user: the real daemon changes its user only for what comes later."""
     try:
-        nvml = Nvml(os.environ.get("SIMULATED_GPU_LIBRARY", "libnvidia-ml.so.1"))
+        nvml = Nvml(LIBRARY)
     except NvmlError as exc:
         log(
             "Failed to initialize: version mismatch between the daemon and the kernel module"
@@ -78,7 +78,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     if args.version:
-        print("nvidia-persistenced:  version (simulated)")
+        print(f"\nnvidia-persistenced:  version {library_version(LIBRARY)}\n\n  The NVIDIA Persistence Daemon (simulated).\n")
         return 0
     if args.user:
         try:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from . import commands, module, paths, state
@@ -170,6 +171,7 @@ TOOLS = {"modprobe": modprobe, "rmmod": rmmod, "lsmod": lsmod, "modinfo": modinf
 
 
 def main(tool: str, arguments: list[str]) -> int:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `… | head` ends us quietly, as it does the real tools
     words = [canonical(word) for word in plain_words(arguments)]
     if tool != "lsmod" and (not words or words[0] not in OURS):
         return real(tool, arguments)

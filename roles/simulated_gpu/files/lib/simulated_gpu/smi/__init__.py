@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from .. import hardware, paths, profile
-from ..nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, LIBRARY_NOT_FOUND, MISMATCH, NO_PERMISSION, Nvml, NvmlError
+from ..nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, LIBRARY, LIBRARY_NOT_FOUND, MISMATCH, NO_PERMISSION, Nvml, NvmlError, library_version
 from . import change, extra, query, report, table, xml
 from .values import Gpu
 
@@ -140,7 +141,7 @@ def parse(argv: list[str]) -> dict[str, str]:
 
 def open_session() -> Nvml:
     try:
-        return Nvml(os.environ.get("SIMULATED_GPU_LIBRARY", "libnvidia-ml.so.1"))
+        return Nvml()
     except NvmlError as exc:
         if exc.code == MISMATCH:
             raise Stop(mismatch_text(), MISMATCH) from None
@@ -148,12 +149,7 @@ def open_session() -> Nvml:
 
 
 def mismatch_text() -> str:
-    import ctypes
-
-    library = ctypes.CDLL(os.environ.get("SIMULATED_GPU_LIBRARY", "libnvidia-ml.so.1"))
-    buffer = ctypes.create_string_buffer(96)
-    library.nvmlSystemGetNVMLVersion(buffer, 96)
-    short = ".".join(buffer.value.decode().split(".")[1:3])
+    short = ".".join(library_version(LIBRARY).split(".")[:2])
     return f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}"
 
 
@@ -226,7 +222,11 @@ def run(argv: list[str]) -> tuple[str, int]:
             return extra.COMMANDS[argv[0]](nvml, choose(nvml, None), argv[1:]), 0
         options = parse(argv)
         nvml = open_session()
-        return work(nvml, options)
+        text, status = work(nvml, options)
+        if "file" not in options:
+            return text, status
+        Path(options["file"]).write_text(text, encoding="utf-8")
+        return "", status
     except (Stop, change.ChangeError) as exc:
         return f"{exc}\n" if not str(exc).endswith("\n\n") else str(exc), exc.status
     except query.QueryError as exc:
