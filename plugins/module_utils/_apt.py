@@ -141,6 +141,10 @@ class Apt:
         self._checked(result, f"removal of {' '.join(names)}")
         return Simulation({}, _REMV.findall(result.out), "")
 
+    def unneeded(self) -> list[str]:
+        """Packages that came as dependencies and that nothing needs any more."""
+        return _REMV.findall(run(["apt-get", "-s", *OPTIONS, "autoremove"], timeout=120, env=ENVIRONMENT).out)
+
     def configure(self) -> str:
         """Finish an interrupted transaction; empty, or what still fails."""
         result = run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], timeout=self.timeout, env=ENVIRONMENT)

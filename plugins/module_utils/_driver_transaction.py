@@ -40,7 +40,8 @@ def change_packages(apt: Apt, request: Request, source: str, hold: bool, check: 
     if not check:
         heal(apt, ours)
     resolved = _resolved(apt, request, check)
-    before = {name: version for name, (version, _status) in apt.installed().items() if request.is_member(name)}
+    known = apt.installed()
+    before = {name: version for name, (version, _status) in known.items() if request.is_member(name)}
     _refuse(apt, request, resolved, ours, set(record["holds"]))
     moves = bool(resolved.install or resolved.remove)
     if check:
@@ -48,20 +49,28 @@ def change_packages(apt: Apt, request: Request, source: str, hold: bool, check: 
     if moves:
         _download(apt, request, resolved)
         # New packages are new evidence: reboots for the old ones are forgotten.
-        update_record({"pending": resolved.packages, "rebooted_for": None})
+        came_along = {name for name in resolved.install if name not in resolved.packages and name not in known}
+        dependencies = sorted({*record.get("dependencies", ()), *came_along})
+        update_record({"pending": resolved.packages, "dependencies": dependencies, "rebooted_for": None})
         with services_left_alone():
             apt.install(resolved.specs, request.downgrade)
         _verify(apt, resolved)
     holds = _hold(apt, hold, set(resolved.packages), set(record["holds"]))
     previous = {"packages": record["packages"] or before, "source": record.get("source")} if moves and before else record.get("previous")
     recorded = update_record(
-        {"packages": resolved.packages, "holds": sorted(holds), "previous": previous, "source": source, "pending": None}
+        {
+            "packages": resolved.packages,
+            "holds": sorted(holds),
+            "previous": previous,
+            "source": source,
+            "pending": None,
+        }
     )
     return Done(moves or recorded, resolved.version, before, resolved.packages)
 
 
 def remove_packages(apt: Apt, names: t.Sequence[str], check: bool) -> Done:
-    """Purge packages of ours and forget them. Dependencies that came with them are left to `apt-get autoremove`."""
+    """Purge packages of ours, then what came with them and nothing else needs, and forget them."""
     record = read_record()
     installed = apt.installed()
     present = [name for name in names if name in installed]
@@ -75,10 +84,15 @@ def remove_packages(apt: Apt, names: t.Sequence[str], check: bool) -> Done:
             heal(apt, set(names))
             with services_left_alone():
                 apt.remove(present)
+                unneeded = sorted({*apt.unneeded()} & {*record.get("dependencies", ())})
+                if unneeded:
+                    apt.remove(unneeded)
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
         apt.set_holds(remove=held)
-        update_record({"packages": {}, "holds": [], "pending": None, "rebooted_for": None, "previous": None, "source": None})
+        update_record(
+            {"packages": {}, "holds": [], "pending": None, "rebooted_for": None, "previous": None, "source": None, "dependencies": None}
+        )
     return Done(bool(present or held), "", before, {})
 
 

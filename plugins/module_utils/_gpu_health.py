@@ -13,13 +13,13 @@ from ._gpu_read import Gpu
 _FIELDS = {
     "ecc.current": 1,
     "ecc.pending": 2,
-    "temperature_c.memory": 82,
     "row_remap.correctable": 142,
     "row_remap.uncorrectable": 143,
     "row_remap.pending": 144,
     "row_remap.failure": 145,
     "recovery_action": 230,
 }
+_DETAILS = {"temperature_c.memory": 82}
 
 
 def _ecc(gpu: Gpu, current: t.Optional[int], pending: t.Optional[int]) -> None:
@@ -44,13 +44,13 @@ def _ecc(gpu: Gpu, current: t.Optional[int], pending: t.Optional[int]) -> None:
 
 
 def by_field(gpu: Gpu) -> None:
-    """What one call gives together: ECC mode, memory temperature, row remapping, recovery action."""
-    values = gpu.fields(_FIELDS)
+    """What one call gives together: ECC mode, row remapping, recovery action."""
+    values = gpu.fields({**_FIELDS, **(_DETAILS if gpu.details else {})})
     _ecc(gpu, values["ecc.current"], values["ecc.pending"])
     thresholds = ("shutdown", "slowdown", "memory_max", "max_operating")
     gpu.out["temperature_c"] = {
         "gpu": gpu.get("temperature_c.gpu", "nvmlDeviceGetTemperature", 0),
-        "memory": values["temperature_c.memory"],
+        "memory": values.get("temperature_c.memory"),
         **{key: gpu.detail(f"temperature_c.{key}", "nvmlDeviceGetTemperatureThreshold", n) for n, key in enumerate(thresholds)},
     }
     keys = ("correctable", "uncorrectable", "pending", "failure")

@@ -72,14 +72,16 @@ def modes(gpu: Gpu) -> None:
 
 
 def clocks(gpu: Gpu) -> None:
-    if gpu.details:
-        gpu.out["clocks_mhz"] = {
-            "graphics": gpu.get("clocks_mhz.graphics", "nvmlDeviceGetClockInfo", 0),
-            "sm": gpu.get("clocks_mhz.sm", "nvmlDeviceGetClockInfo", 1),
-            "memory": gpu.get("clocks_mhz.memory", "nvmlDeviceGetClockInfo", 2),
-            "max_graphics": gpu.get("clocks_mhz.max_graphics", "nvmlDeviceGetMaxClockInfo", 0),
-            "max_memory": gpu.get("clocks_mhz.max_memory", "nvmlDeviceGetMaxClockInfo", 2),
-        }
+    """A reading of the moment, and among the dearest: only for diagnosis."""
+    if not gpu.details:
+        return
+    gpu.out["clocks_mhz"] = {
+        "graphics": gpu.get("clocks_mhz.graphics", "nvmlDeviceGetClockInfo", 0),
+        "sm": gpu.get("clocks_mhz.sm", "nvmlDeviceGetClockInfo", 1),
+        "memory": gpu.get("clocks_mhz.memory", "nvmlDeviceGetClockInfo", 2),
+        "max_graphics": gpu.get("clocks_mhz.max_graphics", "nvmlDeviceGetMaxClockInfo", 0),
+        "max_memory": gpu.get("clocks_mhz.max_memory", "nvmlDeviceGetMaxClockInfo", 2),
+    }
     newer = hasattr(gpu.session.nvml, "nvmlDeviceGetCurrentClocksEventReasons")
     name = "nvmlDeviceGetCurrentClocksEventReasons" if newer else "nvmlDeviceGetCurrentClocksThrottleReasons"
     mask = gpu.get("throttle_reasons", name)

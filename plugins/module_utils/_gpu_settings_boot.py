@@ -97,7 +97,8 @@ def _line(key: str, setting: dict[str, t.Any]) -> str:
 
 def _log(text: str, level: int = 6) -> None:
     """One line to the journal, with its priority in systemd's notation."""
-    print(f"<{level}>{text}", flush=True)  # noqa: T201 - stdout is the journal
+    sys.stdout.write(f"<{level}>{text}\n")  # the journal
+    sys.stdout.flush()
 
 
 def _notify(state: str) -> None:

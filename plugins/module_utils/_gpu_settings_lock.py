@@ -52,8 +52,8 @@ def _take(fd: int, path: str, wait: float) -> None:
             return
         except OSError:
             if time.monotonic() >= deadline:
-                pid, _, rest = os.pread(fd, 200, 0).decode(errors="replace").strip().partition(" ")
-                who = f"process {pid} ({rest})" if pid else "another process"
+                pid, *rest = os.pread(fd, 200, 0).decode(errors="replace").strip().split(" ", 1)
+                who = f"process {pid} ({''.join(rest)})" if pid else "another process"
                 text = f"the device settings of this host are being changed by {who}; this run changed nothing, start it later ({path})"
                 raise Locked(text) from None
             time.sleep(0.05)

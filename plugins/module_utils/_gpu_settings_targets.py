@@ -187,5 +187,3 @@ def _unmatched_rules(rules: list[Rule], devices: list[Device], origins: list[str
 
 def _of_map(where: str) -> bool:
     return "['" in where or '["' in where
-
-

@@ -55,9 +55,18 @@ def start_time(pid: int) -> t.Optional[int]:
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
-        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+        ended = fields[0] in (b"Z", b"X") and not _other_threads(pid)
+        return None if ended else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def _other_threads(pid: int) -> bool:
+    """A process whose first thread has ended lives on as a zombie while another thread hangs in the kernel."""
+    try:
+        return any(int(task) != pid for task in os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return False
 
 
 def boot_id() -> str:

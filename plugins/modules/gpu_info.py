@@ -25,8 +25,9 @@ options:
     type: int
   details:
     description:
-      - Read also what costs milliseconds per GPU and only diagnosis needs, which otherwise is null. These are the enforced power limit,
-        InfoROM version, BAR1 memory, temperature thresholds, PCIe generation and replay counter, corrected and default ECC, MIG capacity.
+      - Read also what costs milliseconds per GPU and only diagnosis needs, which otherwise is null. These are clocks, throttle reasons,
+        performance state, power draw and enforced limit, memory temperature and thresholds, ECC counters and default, PCIe generation and
+        replay counter, InfoROM version, BAR1 memory, MIG capacity.
     type: bool
     default: false
 extends_documentation_fragment:

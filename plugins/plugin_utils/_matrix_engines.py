@@ -75,11 +75,11 @@ def image(matrix: Matrix, reference: str) -> Image:
 
 
 def _image(matrix: Matrix, reference: str) -> Image:
-    name, _, digest = reference.partition("@")
-    path, _, tag = name.rpartition(":") if ":" in name.rsplit("/", 1)[-1] else (name, "", "")
+    name, _at, digest = reference.partition("@")
+    path, _colon, tag = name.rpartition(":") if ":" in name.rsplit("/", 1)[-1] else (name, "", "")
     for engine, rule in RULE.items():
         for repository in matrix.value(rule, "repositories", []):
-            host, _, rest = repository.partition("/")
+            host, _slash, rest = repository.partition("/")
             bare = rest if "." in host else repository
             if path == bare or path.endswith("/" + bare):
                 suffix = re.search(matrix.value(rule, "cuda_suffix", r"(?!)"), tag)

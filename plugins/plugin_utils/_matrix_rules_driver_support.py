@@ -86,7 +86,8 @@ def _advisories(case: Case) -> t.Iterator[Finding]:
 def _packages(case: Case) -> t.Iterator[Finding]:
     if not case.driver_asked or not case.os.supported:
         return
-    modules = case.kernel_modules or (best.kernel_modules if (best := case.best_driver()) else "open")
+    best = None if case.kernel_modules else case.best_driver()
+    modules = case.kernel_modules or (best.kernel_modules if best else "open")
     answer = case.matrix.driver_packages(case.os, t.cast("int", case.branch), modules, (), case.driver_source)
     if answer.rule is None:
         from_distribution = case.driver_source == "distribution"

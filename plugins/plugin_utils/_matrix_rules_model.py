@@ -77,7 +77,7 @@ def _engine(case: Case, spec: Facts, name: str, ident: str, row: Row) -> t.Itera
             subject=name,
             found=f"{ident} on {title}",
             needed=f"one of {', '.join(engines.TITLE[other] for other in serves)}",
-            nearest=engines.TITLE[next(iter(serves))],
+            nearest=engines.TITLE[min(serves, key=list(serves).index)],
             message=f"No release of {title} is known to serve {ident}; known: {', '.join(engines.TITLE[other] for other in serves)}.",
             fix="Try it on one host first, or use an engine that is known to serve it.",
         )

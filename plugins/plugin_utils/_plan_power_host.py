@@ -133,4 +133,3 @@ def predicted_host(settings: Settings, devices: Devices, facts: t.Mapping[str, t
 
 def _sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,7 @@ class Machine(Host):
 
     def simulate(self, *argv: str) -> str:
         env = {**os.environ, "SIMULATED_GPU_ROOT": str(self.root), "SIMULATED_GPU_LIB": str(SIMULATOR / "lib")}
-        command = [sys.executable, str(SIMULATOR / "bin/simulated-gpu"), *argv]
+        command = [str(SIMULATOR / "bin/simulated-gpu"), *argv]
         result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
         assert result.returncode == 0, result.stderr
         return result.stdout

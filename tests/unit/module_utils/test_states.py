@@ -41,7 +41,8 @@ def test_ok(machine: Any) -> None:
     assert gpu["power"]["min_limit_mw"] == 200000
     assert gpu["nvlink"] == {"links": 18, "active": 18, "version": "4.0", "remote": "nvswitch"}
     assert gpu["driver_bound"] == "nvidia"
-    assert gpu["temperature_c"]["memory"] == 35
+    assert gpu["temperature_c"]["gpu"] == 35
+    assert gpu["ecc"]["current"] is gpu["ecc"]["pending"] is True
     assert gpu["row_remap"] == {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False}
     assert gpu["recovery_action"] == "none"
     assert gpu["errors"] == {}
@@ -55,6 +56,10 @@ def test_details_are_read_when_asked_for(machine: Any) -> None:
     assert lean["power"]["enforced_limit_mw"] is None
     assert full["power"]["enforced_limit_mw"] == 700000
     assert full["pcie"]["gen"] == 5
+    assert (lean["temperature_c"]["memory"], full["temperature_c"]["memory"]) == (None, 35)
+    assert (lean["clocks_mhz"], full["clocks_mhz"]["max_graphics"]) == (None, 1980)
+    assert (lean["throttle_reasons"], full["throttle_reasons"]) == ([], ["gpu_idle"])
+    assert (lean["ecc"]["volatile_uncorrected"], full["ecc"]["volatile_uncorrected"]) == (None, 0)
     assert full["temperature_c"]["slowdown"] == 89
     assert full["errors"] == {}
 

@@ -34,8 +34,8 @@ def config_space(
     struct.pack_into("<HHHH", space, 0x00, vendor, device, 0x0546, 0x0010)
     space[0x08] = revision
     space[0x09:0x0C] = klass.to_bytes(3, "little")
-    for index, bar in enumerate(bars[:6]):
-        struct.pack_into("<I", space, 0x10 + 4 * index, bar)
+    for index, base in enumerate(bars[:6]):
+        struct.pack_into("<I", space, 0x10 + 4 * index, base)
     struct.pack_into("<HH", space, 0x2C, subsystem_vendor, subsystem)
     space[0x34] = 0x40
     space[0x3C], space[0x3D] = 0xFF, 0x01
