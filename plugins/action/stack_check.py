@@ -36,7 +36,11 @@ GATES: dict[str, frozenset[str] | None] = {
     "driver": frozenset({"os", "gpu", "driver", "fabric", "matrix", "policy"}),
     "cuda": frozenset({"cuda", "cudnn", "nccl", "matrix", "policy"}),
     "power": frozenset({"power", "matrix", "policy"}),
+    "container_toolkit": frozenset({"container_toolkit", "container_engine", "matrix", "policy"}),
 }
+
+# Components whose planner needs more than the shared facts. The answer stays within the check: it may hold credentials.
+DETAILS: dict[str, tuple[str, tuple[str, ...]]] = {"container_toolkit": ("container_info", ("rootless_users",))}
 
 GPU_INFO_OPTIONS = ("nvml_timeout", "nvml_library", "python_path", "sysfs_root", "procfs_root", "expected_gpus")
 
@@ -91,6 +95,10 @@ class ActionModule(ActionBase):
                 return {**result, **answer}
             fact = _facts.collected(fact, run, complete(answer["gpu_info"], matrix))
         facts = _facts.effective(fact)
+        more = self._details(args, task_vars)
+        if more.get("failed") or more.get("unreachable"):
+            return {**result, **more}
+        facts.update(more)
 
         plan = self._plan(args, facts, matrix, context)
         stack = _facts.merge(args["stack"], plan.details.get("stack") or {})
@@ -141,6 +149,15 @@ class ActionModule(ActionBase):
         # No number of GPUs is expected where the option is 0.
         options = {name: args[name] for name in GPU_INFO_OPTIONS if args.get(name) is not None and (name != "expected_gpus" or args[name])}
         return self._execute_module(module_name="gpufleet.inference.gpu_info", module_args=options, task_vars=task_vars)
+
+    def _details(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """What the component's own module reads, under the module's name; nothing for most components."""
+        if args["component"] not in DETAILS:
+            return {}
+        name, options = DETAILS[args["component"]]
+        given = {option: args["desired"][option] for option in options if isinstance(args["desired"].get(option), list)}
+        answer = self._execute_module(module_name=f"gpufleet.inference.{name}", module_args=given, task_vars=task_vars)
+        return {name: answer[name]} if name in answer else answer
 
     def _plan(self, args: dict[str, t.Any], facts: dict[str, t.Any], matrix: t.Any, context: Context) -> Plan:
         planner = importlib.import_module(f"..plugin_utils._plan_{args['component']}", __package__)

@@ -149,9 +149,9 @@ class Apt:
         self._checked(result, f"removal of {' '.join(names)}")
         return Simulation({}, _REMV.findall(result.out), "")
 
-    def removable(self) -> list[str]:
+    def unneeded(self) -> list[str]:
         """Packages that came as dependencies and that nothing needs any more."""
-        return _REMV.findall(run(["apt-get", "-s", "autoremove"], timeout=60, env=ENVIRONMENT).out)
+        return _REMV.findall(run(["apt-get", "-s", *OPTIONS, "autoremove"], timeout=120, env=ENVIRONMENT).out)
 
     def configure(self) -> str:
         """Finish an interrupted transaction; empty, or what still fails."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CUDA's packages in one transaction, and what came along with them. Private to the collection."""
+"""CUDA's packages in one transaction. Private to the collection."""
 
 from __future__ import annotations
 
@@ -15,28 +15,15 @@ GROUND = Ground("CUDA", lambda name: False, resolve_cuda, read_record, update_re
 
 
 def change(apt: Apt, request: CudaRequest, hold: bool, check: bool) -> Done:
-    """Make the packages what is asked for, and note dependencies that were not there before."""
-    before = set(apt.installed())
+    """Make the packages what is asked for."""
     recorded = read_record()
     ours = frozenset({*recorded["packages"], *(recorded.get("pending") or {})})
-    done = change_packages(apt, request._replace(recorded=ours), "nvidia", hold, check, GROUND)
-    if check:
-        return done
-    now = set(apt.installed())
-    brought = sorted((set(recorded.get("brought") or ()) & now) | (now - before - set(done.after)))
-    return done._replace(changed=update_record({"brought": brought or None}) or done.changed)
+    return change_packages(apt, request._replace(recorded=ours), "nvidia", hold, check, GROUND)
 
 
 def remove(apt: Apt, check: bool) -> Done:
-    """Purge all that we put there, and dependencies of it that nothing else needs."""
+    """Purge all that we put there, except what others need by now."""
     record = read_record()
     ours = {*record["packages"], *(record.get("pending") or {})}
     stay = needed_by_others(ours, apt.installed(), apt)
-    done = remove_packages(apt, sorted(ours - stay), check, GROUND)
-    if check:
-        return done
-    free = sorted(set(record.get("brought") or ()) & set(apt.removable()))
-    if free and set(apt.remove(free, simulate=True).remove) <= set(free):
-        apt.remove(free)
-    update_record({"brought": None})
-    return done
+    return remove_packages(apt, sorted(ours - stay), check, GROUND)

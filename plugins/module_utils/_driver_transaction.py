@@ -65,7 +65,8 @@ def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool
     if not check:
         heal(apt, ours)
     resolved = _resolved(apt, request, check, ground)
-    before = {name: version for name, (version, _status) in apt.installed().items() if request.is_member(name)}
+    known = apt.installed()
+    before = {name: version for name, (version, _status) in known.items() if request.is_member(name)}
     _refuse(apt, request, resolved, ours, set(record["holds"]), ground)
     moves = bool(resolved.install or resolved.remove)
     if check:
@@ -73,7 +74,9 @@ def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool
     if moves:
         _download(apt, request, resolved)
         # New packages are new evidence: reboots for the old ones are forgotten.
-        ground.update({"pending": resolved.packages, "rebooted_for": None})
+        came_along = {name for name in resolved.install if name not in resolved.packages and name not in known}
+        dependencies = sorted({*record.get("dependencies", ()), *came_along})
+        ground.update({"pending": resolved.packages, "dependencies": dependencies, "rebooted_for": None})
         with services_left_alone():
             apt.install(resolved.specs, request.downgrade)
         _verify(apt, resolved)
@@ -86,7 +89,7 @@ def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool
 
 
 def remove_packages(apt: Apt, names: t.Sequence[str], check: bool, ground: t.Optional[Ground] = None) -> Done:
-    """Purge packages of ours and forget them. Dependencies that came with them are left to `apt-get autoremove`."""
+    """Purge packages of ours, then what came with them and nothing else needs, and forget them."""
     ground = ground or driver_ground()
     record = ground.read()
     installed = apt.installed()
@@ -101,10 +104,14 @@ def remove_packages(apt: Apt, names: t.Sequence[str], check: bool, ground: t.Opt
             heal(apt, set(names))
             with services_left_alone():
                 apt.remove(present)
+                unneeded = sorted({*apt.unneeded()} & {*record.get("dependencies", ())})
+                if unneeded and set(apt.remove(unneeded, simulate=True).remove) <= {*unneeded}:
+                    apt.remove(unneeded)
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
         apt.set_holds(remove=held)
-        ground.update({"packages": {}, "holds": [], "pending": None, "rebooted_for": None, "previous": None, "source": None})
+        nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies"))
+        ground.update({"packages": {}, "holds": [], **nothing})
     return Done(bool(present or held), "", before, {})
 
 

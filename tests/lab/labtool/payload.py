@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from .deb import Content
-from .settings import CHECKOUT, LabError
+from .settings import CHECKOUT, LAB_DIR, LabError
 
 ROLE_FILES = CHECKOUT / "roles/simulated_gpu/files"
+STANDIN = LAB_DIR / "standin"
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 
 PERSISTENCED_UNIT = """\
@@ -111,6 +112,8 @@ class Payloads:
     @staticmethod
     def scripts(words: list[str]) -> dict[str, str]:
         # The fabric manager's own package leaves its service alone; the persistence daemon's does not.
+        if "ctk" in words:
+            return {"postinst": (STANDIN / "nvidia-container-toolkit-base.postinst").read_text()}
         return start_service("nvidia-persistenced.service") if "persistenced" in words else {}
 
     def _program(self, name: str) -> Content:
@@ -144,5 +147,16 @@ class Payloads:
 
     @staticmethod
     def _ctk(upstream: str, branch: str) -> dict[str, Content]:
-        script = f"#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version {upstream}'\n"
-        return {"usr/bin/nvidia-ctk": Content(script.encode(), 0o755)}
+        """The toolkit's programs as stand-ins (tests/lab/standin), its refresh units from 1.18 on."""
+        programs = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
+        files = {f"usr/bin/{name}": Content(_standin(name, upstream), 0o755) for name in programs}
+        files["usr/lib/nvidia-standin/nvidia-smi-in-container"] = Content(_standin("nvidia-smi-in-container", upstream), 0o755)
+        if tuple(map(int, upstream.split(".")[:2])) >= (1, 18):
+            units = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+            files.update({f"usr/lib/systemd/system/{name}": Content(_standin(name, upstream)) for name in units})
+            files["etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"] = Content(b"# NAME=value for nvidia-ctk cdi generate\n")
+        return files
+
+
+def _standin(name: str, upstream: str) -> bytes:
+    return (STANDIN / name).read_text().replace("@VERSION@", upstream).encode()

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import cuda, deb
 from .deb import Content, Package
-from .payload import ROLE_FILES, Payloads, literal
+from .payload import ROLE_FILES, STANDIN, Payloads, literal
 from .settings import LAB_DIR, LabError, Settings
 
 DESCRIPTION = LAB_DIR / "repo/nvidia.yml"
@@ -22,7 +22,8 @@ RELATIONS = ("depends", "recommends", "conflicts", "replaces", "provides")
 
 def _inputs() -> list[Path]:
     sources = [path for path in ROLE_FILES.rglob("*") if path.is_file() and path.suffix in {".c", ".h", ".sh", ""}]
-    return [DESCRIPTION, *(LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py")), *sorted(sources)]
+    tools = [LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py")]
+    return [DESCRIPTION, *tools, *sorted(sources), *sorted(STANDIN.iterdir())]
 
 
 def fingerprint() -> str:

@@ -54,7 +54,7 @@ class FakeApt:
             self.there = {name: version for name, version in self.there.items() if name not in going}
         return Simulation({}, going, "")
 
-    def removable(self) -> list[str]:
+    def unneeded(self) -> list[str]:
         used = {need for name in self.there for need in DEPENDS.get(name, []) + self.needed.get(name, [])}
         return sorted(name for name in self.auto if name in self.there and name not in used)
 
@@ -83,7 +83,7 @@ def install(apt: Any) -> None:
 def test_in_and_out_again() -> None:
     apt: Any = FakeApt(bash="5")
     install(apt)
-    assert read_record()["brought"] == ["make"]
+    assert read_record()["dependencies"] == ["make"]
     assert apt.held == {"cuda-toolkit-12-8", "cuda-nvcc-12-8"}
     assert remove(apt, False).changed
     assert apt.there == {"bash": "5"}

@@ -70,7 +70,12 @@ class FakeApt:
 
     def remove(self, names: t.Sequence[str], simulate: bool = False) -> Simulation:
         self.asked.append("simulate removal" if simulate else "remove")
+        if not simulate:
+            self.packages = {name: entry for name, entry in self.packages.items() if name not in names}
         return Simulation({}, [*names, *self.removes], "")
+
+    def unneeded(self) -> list[str]:
+        return [name for name in ("dkms", "old-kernel") if name in self.packages]
 
     def configure(self) -> str:
         self.asked.append("configure")
@@ -235,6 +240,17 @@ def test_removal_is_simulated_and_then_forgotten(record: Path) -> None:
     assert remove_packages(apt, ["nvidia-a"], False).changed  # type: ignore[arg-type]
     assert apt.held == set()
     assert not record.exists()
+
+
+def test_what_came_along_goes_along_and_nothing_else(record: Path) -> None:
+    apt = FakeApt({"old-kernel": "1"})
+    plain = apt.simulate
+    apt.simulate = lambda specs, downgrade=False: Simulation({**plain(specs).install, "dkms": "3"}, [], "")  # type: ignore[method-assign]
+    change(apt)
+    assert read_record(str(record))["dependencies"] == ["dkms"]
+    apt.packages["dkms"] = ("3", "installed")
+    remove_packages(apt, ["nvidia-a"], False)  # type: ignore[arg-type]
+    assert set(apt.packages) == {"old-kernel"}
 
 
 def test_repository_is_tried_before_it_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CDI specifications and the device nodes and files that they speak of. Private to the collection.
+
+Specifications are parsed on the controller; here their paths are only found, to say of each what is really there.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+import typing as t
+
+from ._config_files import read_config
+
+FOLDERS = ("/etc/cdi", "/var/run/cdi")
+_PATH = re.compile(r"[\"']?(?:hostPath|path)[\"']?\s*:\s*[\"']?(/[^\s\"',}]+)")
+
+
+def read_cdi() -> dict[str, t.Any]:
+    """{specs: [{path, state, reason, text}], paths: path → what is there, dev_char: are the links there}"""
+    specs, seen = [], set()
+    for folder in FOLDERS:
+        real = os.path.realpath(folder)
+        names = sorted(os.listdir(real)) if real not in seen and os.path.isdir(real) else []
+        specs += [read_config(f"{folder}/{name}") for name in names if name.endswith((".json", ".yaml", ".yml"))]
+        seen.add(real)
+    paths = set(glob.glob("/dev/nvidia*"))
+    for spec in specs:
+        if "nvidia.com/" in (spec["text"] or ""):
+            paths.update(_PATH.findall(spec["text"]))
+    known = {path: what_is_at(path) for path in sorted(paths)}
+    return {"specs": specs, "paths": known, "dev_char_missing": _missing_links(known)}
+
+
+def what_is_at(path: str) -> t.Optional[dict[str, t.Any]]:
+    """{type, major, minor}; None where nothing is."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    if stat.S_ISCHR(found.st_mode):
+        return {"type": "char", "major": os.major(found.st_rdev), "minor": os.minor(found.st_rdev)}
+    return {"type": "dir" if stat.S_ISDIR(found.st_mode) else "file", "major": None, "minor": None}
+
+
+def _missing_links(known: t.Mapping[str, t.Optional[t.Mapping[str, t.Any]]]) -> list[str]:
+    """NVIDIA's device nodes without a link in /dev/char, which systemd needs to let a container keep them over a daemon-reload."""
+    nodes = [node for path, node in known.items() if node and node["type"] == "char" and path.startswith("/dev/nvidia")]
+    return sorted(link for link in (f"/dev/char/{node['major']}:{node['minor']}" for node in nodes) if not os.path.exists(link))

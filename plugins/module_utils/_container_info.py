@@ -1,0 +1,88 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Container toolkit, engines and CDI of a host, with the text of their files. Private to the collection."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import typing as t
+
+from ._cdi_host import read_cdi
+from ._config_files import read_config
+from ._engines_host import UNITS, read_engines, running_containers, show_units
+from ._files import read_text, sha256
+from ._paths import RUN_DIR, VAR_DIR
+from ._subprocess import run
+
+REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service", "gpufleet-docker-cdi.service")
+RECORD = VAR_DIR + "/container_toolkit.json"
+ENGINES_RECORD = RUN_DIR + "/container_engines.json"
+OWNED = (
+    "/etc/apt/keyrings/gpufleet-container-toolkit.asc",
+    "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources",
+    "/etc/yum.repos.d/gpufleet-container-toolkit.repo",
+    "/etc/systemd/system/gpufleet-cdi-refresh.service",
+    "/etc/systemd/system/gpufleet-docker-cdi.service",
+    "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet.conf",
+)
+_SOURCE_FILES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources", "/etc/yum.repos.d/*.repo")
+_TOOLKIT_URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
+
+
+def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    """The whole answer of container_info."""
+    units = show_units([*UNITS.values(), *REFRESH])
+    return {
+        "engines": read_engines(units, {user: os.path.expanduser(f"~{user}") for user in rootless_users}),
+        "engines_record": _json(ENGINES_RECORD),
+        "running_containers": running_containers(),
+        "cdi": read_cdi(),
+        "toolkit": {
+            "ctk": _ctk_version(),
+            "config": read_config("/etc/nvidia-container-runtime/config.toml"),
+            "units": {name: _unit(units[name]) for name in REFRESH if name in units},
+            "record": _json(RECORD),
+        },
+        "sources": _sources(),
+        "owned": {path: _owned(path) for path in OWNED},
+    }
+
+
+def _unit(unit: t.Mapping[str, str]) -> dict[str, t.Any]:
+    return {
+        "active": unit.get("ActiveState", ""),
+        "enabled": unit.get("UnitFileState", ""),
+        "need_daemon_reload": unit.get("NeedDaemonReload") == "yes",
+        "after": unit.get("After", "").split(),
+        "before": unit.get("Before", "").split(),
+    }
+
+
+def _ctk_version() -> t.Optional[str]:
+    if not os.path.exists("/usr/bin/nvidia-ctk"):
+        return None
+    found = re.search(r"(\d+\.\d+\.\d+)", run(["/usr/bin/nvidia-ctk", "--version"], timeout=10).out)
+    return found.group(1) if found else "unknown"
+
+
+def _sources() -> list[dict[str, t.Any]]:
+    """Package sources that name a repository of the toolkit."""
+    files = [read_config(path) for pattern in _SOURCE_FILES for path in sorted(glob.glob(pattern))]
+    return [file for file in files if file["text"] and _TOOLKIT_URL.search(file["text"])]
+
+
+def _owned(path: str) -> t.Optional[dict[str, t.Any]]:
+    digest = sha256(path)
+    return None if digest is None else {"sha256": digest, "text": read_text(path)}
+
+
+def _json(path: str) -> t.Optional[dict[str, t.Any]]:
+    try:
+        content = json.loads(read_text(path) or "null")
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CDI specifications against the host as it is. Pure; private to the collection.
+
+A specification is stale by its content, never by its age: another driver version, device nodes or libraries that are gone or
+have other numbers, GPUs or MIG devices that are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+import yaml
+
+KIND = "nvidia.com/gpu"
+PATH = "/var/run/cdi/nvidia.yaml"
+"""Where the toolkit's own refresh unit writes."""
+_UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_VERSIONED = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)$")
+
+
+@dataclass
+class Spec:
+    """One specification, reduced to what can be compared."""
+
+    path: str
+    kind: str = ""
+    version: str = ""
+    error: str = ""
+    names: set[str] = field(default_factory=set)
+    nodes: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    """Paths on the host that are mounted or run."""
+    driver: str = ""
+
+
+def parse(path: str, text: str | None, reason: str = "") -> Spec:
+    """A specification; `error` says why it is none."""
+    spec = Spec(path)
+    if text is None:
+        spec.error = reason or "cannot be read"
+        return spec
+    try:
+        tree = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        spec.error = f"line {mark.line + 1}: {getattr(error, 'problem', error)}" if mark else str(error)
+        return spec
+    except ValueError as error:
+        spec.error = str(error)
+        return spec
+    if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str):
+        spec.error = "it has no kind"
+        return spec
+    spec.kind, spec.version = tree["kind"], str(tree.get("cdiVersion") or "")
+    devices = [device for device in tree.get("devices") or [] if isinstance(device, dict)]
+    spec.names = {str(device.get("name")) for device in devices}
+    for edits in (tree.get("containerEdits"), *(device.get("containerEdits") for device in devices)):
+        _edits(spec, edits if isinstance(edits, dict) else {})
+    return spec
+
+
+def _edits(spec: Spec, edits: t.Mapping[str, t.Any]) -> None:
+    for node in edits.get("deviceNodes") or []:
+        spec.nodes[node.get("hostPath") or node.get("path") or ""] = (node.get("major"), node.get("minor"))
+    for mount in edits.get("mounts") or []:
+        path = str(mount.get("hostPath") or "")
+        spec.files.add(path)
+        found = _VERSIONED.search(path)
+        if found:
+            spec.driver = found.group(1)
+    for hook in edits.get("hooks") or []:
+        spec.files.add(str(hook.get("path") or ""))
+        for argument in hook.get("args") or []:
+            if str(argument).startswith("--host-driver-version="):
+                spec.driver = spec.driver or str(argument).partition("=")[2]
+
+
+@dataclass(frozen=True)
+class Reality:
+    """What the host has."""
+
+    driver: str = ""
+    uuids: tuple[str, ...] = ()
+    migs: tuple[str, ...] = ()
+    paths: t.Mapping[str, t.Mapping[str, t.Any] | None] = field(default_factory=dict)
+    """Path → {type: char|file|dir, major, minor}, None where nothing is there; only paths that were looked at."""
+
+
+def stale(spec: Spec, real: Reality) -> list[str]:
+    """Why a specification does not describe this host; empty if it does."""
+    if spec.error:
+        return [f"it is not a CDI specification: {spec.error}"]
+    why = []
+    if spec.driver and real.driver and spec.driver != real.driver:
+        why.append(f"it is of driver {spec.driver}, the host has {real.driver}")
+    why.extend(_nodes(spec, real))
+    gone = sorted(path for path in spec.files if path in real.paths and real.paths[path] is None)
+    if gone:
+        why.append(f"not on the host: {_some(gone)}")
+    why.extend(_devices(spec, real))
+    return why
+
+
+def _nodes(spec: Spec, real: Reality) -> list[str]:
+    why = []
+    for path, numbers in sorted(spec.nodes.items()):
+        if path not in real.paths:
+            continue
+        there = real.paths[path]
+        if there is None or there["type"] != "char":
+            why.append(f"device node {path} is not there")
+        elif any(given is not None and given != there[name] for given, name in zip(numbers, ("major", "minor"), strict=True)):
+            why.append(f"device node {path} is {there['major']}:{there['minor']}, not {numbers[0]}:{numbers[1]}")
+    known = set(spec.nodes)
+    for path, there in sorted(real.paths.items()):
+        control = re.fullmatch(r"/dev/nvidia(ctl|-uvm|-uvm-tools)", path)
+        if control and there and there["type"] == "char" and path not in known:
+            why.append(f"device node {path} is missing in it")
+    return why
+
+
+def _devices(spec: Spec, real: Reality) -> list[str]:
+    why = []
+    named = {name for name in spec.names if _UUID.fullmatch(name)}
+    wanted = {*real.uuids, *real.migs}
+    if named:
+        # Parents of MIG devices have no entry of their own once they are partitioned.
+        missing = sorted((set(real.migs) if real.migs else set(real.uuids)) - named)
+        foreign = sorted(named - wanted) if wanted else []
+        if missing:
+            why.append(f"GPUs that are not in it: {_some(missing)}")
+        if foreign:
+            why.append(f"GPUs in it that the host does not have: {_some(foreign)}")
+    elif real.uuids and not real.migs:
+        indexes = {name for name in spec.names if name.isdigit()}
+        if len(indexes) != len(real.uuids):
+            why.append(f"it has {len(indexes)} GPUs, the host has {len(real.uuids)}")
+    return why
+
+
+def _some(items: t.Sequence[str], limit: int = 3) -> str:
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Docker: daemon.json. Pure; private to the collection.
+
+The daemon re-reads runtimes and the default runtime when it is told to reload; CDI is switched on at its start only.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, differences, is_runtime
+from ._engine_text import Tree, dump_json, parse_json
+from ._versions import key as version_key
+
+DAEMON_JSON = "/etc/docker/daemon.json"
+CDI_FROM = "25.0"
+"""First release with `features.cdi`."""
+CDI_BY_ITSELF = "28.3"
+"""First release that has it on without being told."""
+VALIDATES_FROM = "23.0"
+
+Need = t.Literal["none", "reload", "restart", "unknown"]
+
+
+def plan_files(wanted: Wanted, file: HostFile, version: str | None, binary: str, arguments: t.Sequence[str] = ()) -> EngineAnswer:
+    """What must change in daemon.json; `arguments` are those of the daemon's unit."""
+    answer = EngineAnswer("docker")
+    if not file.usable:
+        answer.unusable(file)
+        return answer
+    answer.guarded(lambda: _plan(answer, wanted, file, version, [binary, *arguments]), file.path)
+    return answer
+
+
+def _plan(answer: EngineAnswer, wanted: Wanted, file: HostFile, version: str | None, command: list[str]) -> None:
+    before = parse_json(file.text)
+    for key, kind in (("runtimes", dict), ("features", dict), ("default-runtime", str)):
+        if key in before and not isinstance(before[key], kind):
+            answer.misshapen(file.path, key, before[key], "an object" if kind is dict else "text")
+            return
+    after = merged(before, wanted, version)
+    if after == before:
+        return
+    text = dump_json(after, file.text)
+    answer.files.append(NewFile(file.path, text, differences(before, after)))
+    if version and version_key(version) >= version_key(VALIDATES_FROM):
+        answer.stage = {"daemon.json": text}
+        answer.validate = [*command, "--validate", "--config-file", "{stage}/daemon.json"]
+
+
+def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
+    """daemon.json as it should be; every foreign key stays, in its place."""
+    after = copy.deepcopy(before)
+    runtimes = after.get("runtimes", {})
+    if not wanted.present:
+        runtimes.pop(RUNTIME, None)
+        if "runtimes" in after and not runtimes and before.get("runtimes"):
+            del after["runtimes"]
+        if after.get("default-runtime") == RUNTIME:
+            del after["default-runtime"]
+        return after
+    runtime = runtimes.get(RUNTIME)
+    if not isinstance(runtime, dict) or not is_runtime(runtime.get("path")):
+        kept = {key: value for key, value in runtime.items() if key != "path"} if isinstance(runtime, dict) else {"args": []}
+        after.setdefault("runtimes", {})[RUNTIME] = {"path": wanted.runtime_path, **kept}
+    if wanted.default_runtime == "nvidia":
+        after["default-runtime"] = RUNTIME
+    elif wanted.default_runtime == "engine" and after.get("default-runtime") == RUNTIME:
+        del after["default-runtime"]
+    if wanted.cdi and needs_cdi_switch(version) and after.get("features", {}).get("cdi") is not True:
+        after.setdefault("features", {})["cdi"] = True
+    return after
+
+
+def needs_cdi_switch(version: str | None) -> bool:
+    """Whether this release has CDI, but off."""
+    return bool(version) and version_key(CDI_FROM) <= version_key(str(version)) < version_key(CDI_BY_ITSELF)
+
+
+def running_need(wanted: Wanted, after: Tree, running: t.Mapping[str, t.Any] | None, version: str | None) -> Need:
+    """What the running daemon needs so that it does what its file says; `running` is what `docker info` answered."""
+    if running is None:
+        return "unknown"
+    runtimes = running.get("Runtimes") or {}
+    if wanted.cdi and wanted.present and needs_cdi_switch(version) and not running.get("CDISpecDirs"):
+        return "restart"
+    if (RUNTIME in runtimes) != wanted.present:
+        return "reload"
+    default = after.get("default-runtime") or "runc"
+    if default in ("runc", RUNTIME) and running.get("DefaultRuntime") in ("runc", RUNTIME) and default != running["DefaultRuntime"]:
+        return "reload"
+    return "none"

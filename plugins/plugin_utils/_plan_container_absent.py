@@ -1,0 +1,52 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taking the container toolkit away: the runtime out of the engines first, then units, packages, source. Pure; private."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import _toolkit_units
+from ._engine_common import Wanted
+from ._engines import DAEMONS, plan_engine
+from ._toolkit_input import Draft, Settings
+from ._toolkit_packages import APT_KEY, NAMES, OWNED, RECORD, foreign_holds, reload_class
+
+_UNITS = (_toolkit_units.OUR_UNIT, _toolkit_units.DOCKER_UNIT)
+
+Info = t.Mapping[str, t.Any]
+
+
+def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> None:
+    wanted = Wanted(present=False)
+    work = []
+    for engine in DAEMONS:
+        if engine in info["engines"]:
+            item = plan_engine(engine, info["engines"][engine], wanted, info)
+            draft.plan.findings.extend(finding for finding in item.answer.findings if finding.severity == "block")
+            for file in item.answer.files:
+                draft.change("engine_config", file.path, list(file.parts), None, f"{engine}: NVIDIA's runtime goes out of {file.path}")
+            if item.need in ("reload", "restart"):
+                draft.change("engine_restart", item.unit, "running", item.need, f"{engine}: {item.need}", item.disruption)
+            if item.work:
+                work.append({"engine": engine, "user": ""})
+    if work:
+        draft.plan.details["engines"] = work
+    owned = [path for path, there in info["owned"].items() if there]
+    units = [path for path in owned if path in (_toolkit_units.DROP_IN, *_UNITS)]
+    for path in owned:
+        draft.change("file", path, "present", None, f"{path} goes away", reload_class(info) if path in units else "none")
+    installed = sorted(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))
+    if settings.packages and installed:
+        foreign_holds(draft, facts, info)
+        draft.change("packages", ", ".join(installed), "installed", None, "the container toolkit's packages go away", reload_class(info))
+    record = info["toolkit"].get("record") or {}
+    if owned or installed or record:
+        draft.plan.details["absent"] = {
+            "files": [*(path for path in owned if path in (*OWNED, APT_KEY, *units)), *([RECORD] if record else [])],
+            "lift": sorted(set(record.get("holds") or ()) & set((facts.get("packages") or {}).get("holds") or ())),
+            "packages": installed if settings.packages else [],
+            "reload": bool(units),
+            "units": [path.rpartition("/")[2] for path in units if path in _UNITS],
+        }

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages of the container toolkit: the whole set at one version, one owned source, old sources out of the way. Pure; private."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ._matrix_model import Matrix
+from ._toolkit_input import Draft, Settings
+from ._versions import key as version_key
+from ._versions import newest
+
+NAMES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
+SUPERSEDED = ("nvidia-docker2", "nvidia-container-runtime")
+APT_KEY = "/etc/apt/keyrings/gpufleet-container-toolkit.asc"
+APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources"
+DNF_SOURCE = "/etc/yum.repos.d/gpufleet-container-toolkit.repo"
+RECORD = "/var/lib/gpufleet/container_toolkit.json"
+OWNED = (APT_SOURCE, DNF_SOURCE)
+BASE_URL = "https://nvidia.github.io/libnvidia-container"
+_URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
+
+Info = t.Mapping[str, t.Any]
+
+
+def target_version(settings: Settings, facts: Info, matrix: Matrix, lock: Info | None) -> str:
+    """Asked for, else locked, else what is there, else the newest release that the matrix knows."""
+    there = ((facts.get("containers") or {}).get("toolkit") or {}).get("version")
+    locked = ((lock or {}).get("container_toolkit") or {}).get("version")
+    known = newest(row["version"] for row in matrix.section("toolkit_releases"))
+    return settings.version.split("-")[0] or locked or (there if there and there != "unknown" else None) or known or ""
+
+
+def plan_packages(draft: Draft, settings: Settings, facts: Info, info: Info, version: str) -> None:
+    """Source, packages and holds; details `packages` for converge."""
+    if not settings.packages:
+        return
+    manager = (facts.get("packages") or {}).get("manager", "unknown")
+    if manager not in ("apt", "dnf"):
+        draft.find(
+            "package_manager",
+            "block",
+            f"This role installs the toolkit with apt or dnf; this host has {manager}.",
+            found=manager,
+            needed="apt or dnf",
+            fix="Install the toolkit by other means and set nvidia_container_toolkit_packages: false.",
+        )
+        return
+    _source(draft, settings, info, manager, facts)
+    _versions(draft, settings, facts, info, version)
+    _holds(draft, settings, facts, info, manager)
+
+
+def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version: str) -> None:
+    installed = {name: _upstream(found) for name, found in _installed(facts).items() if name in NAMES}
+    wanted = dict.fromkeys(NAMES, version)
+    revision = settings.version.partition("-")[2] or "1"
+    if installed == wanted:
+        return
+    older = sorted(name for name, found in installed.items() if version_key(found) > version_key(version))
+    if older and not settings.allow_downgrade:
+        draft.find(
+            "downgrade",
+            "block",
+            f"Container toolkit {version} is older than the installed {installed[older[0]]}; a downgrade has to be asked for.",
+            found=", ".join(f"{name} {installed[name]}" for name in older),
+            needed=f"{version} with nvidia_container_toolkit_allow_downgrade: true",
+            fix="Set nvidia_container_toolkit_allow_downgrade: true for this run, or ask for the installed version or a newer one.",
+        )
+    foreign_holds(draft, facts, info)
+    before = {name: installed.get(name) for name in NAMES}
+    draft.change(
+        "packages",
+        ", ".join(NAMES),
+        before,
+        wanted,
+        f"the four packages of the container toolkit go to {version}" if installed else f"install container toolkit {version}",
+        reload_class(info),
+    )
+    superseded = sorted(set(SUPERSEDED) & set(_installed(facts)))
+    draft.plan.details["packages"] = {
+        "version": version,
+        "revision": revision,
+        "names": list(NAMES),
+        "remove": superseded,
+        "previous": installed,
+    }
+
+
+def foreign_holds(draft: Draft, facts: Info, info: Info) -> None:
+    """Packages of the set that somebody else holds must not change."""
+    ours = set(((info["toolkit"].get("record") or {}).get("holds")) or ())
+    foreign = sorted(set((facts.get("packages") or {}).get("holds") or ()) & set(NAMES) - ours)
+    if foreign:
+        draft.find(
+            "foreign_hold",
+            "block",
+            f"Somebody else holds {', '.join(foreign)}, which would have to change.",
+            found=f"held: {', '.join(foreign)}",
+            needed="no hold of others on what must change",
+            fix=f"If the hold is no longer wanted: apt-mark unhold {' '.join(foreign)}",
+        )
+
+
+def reload_class(info: Info) -> t.Literal["none", "host_service_restart"]:
+    """A daemon-reload takes GPUs away from containers whose device nodes systemd does not know by /dev/char."""
+    return "host_service_restart" if info["running_containers"] and info["cdi"]["dev_char_missing"] else "none"
+
+
+def _holds(draft: Draft, settings: Settings, facts: Info, info: Info, manager: str) -> None:
+    if manager != "apt":
+        return
+    held = set((facts.get("packages") or {}).get("holds") or ()) & set(NAMES)
+    ours = set(((info["toolkit"].get("record") or {}).get("holds")) or ())
+    moving = "packages" in draft.plan.details
+    wanted = set(NAMES) if settings.hold else held - ours
+    if held != wanted or (moving and settings.hold):
+        draft.change("hold", ", ".join(NAMES), sorted(held), sorted(wanted), "hold the set together" if settings.hold else "lift our holds")
+        draft.plan.details["holds"] = {"hold": sorted(wanted - held), "lift": sorted(held - wanted)}
+    if moving:
+        draft.plan.details["lift_first"] = sorted(held & ours)
+    record = info["toolkit"].get("record") or {}
+    kept = sorted(wanted & (ours | (wanted - held))) if settings.hold else []
+    future = {
+        "schema": 1,
+        "holds": kept,
+        "previous": draft.plan.details["packages"]["previous"] if moving else record.get("previous") or {},
+    }
+    if future != record:
+        if not moving and held == wanted:
+            draft.change("record", RECORD, "different" if record else None, future, "what this role holds")
+        draft.plan.details["record"] = future
+
+
+def _source(draft: Draft, settings: Settings, info: Info, manager: str, facts: Info) -> None:
+    owned: Info = info["owned"]
+    path = APT_SOURCE if manager == "apt" else DNF_SOURCE
+    text = source_text(settings, manager, (facts.get("host") or {}).get("machine_arch") or "x86_64")
+    if (owned.get(path) or {}).get("text") != text:
+        draft.change(
+            "source", path, "different" if owned.get(path) else None, text, "one source of the toolkit's packages, owned by this role"
+        )
+        draft.plan.details["source"] = {"path": path, "text": text}
+    if manager == "apt":
+        key = owned.get(APT_KEY)
+        if settings.repository_key and (key or {}).get("text", "").strip() != settings.repository_key.strip():
+            draft.change("key", APT_KEY, "different" if key else None, "as given", "the repository's key")
+            draft.plan.details["key"] = {"path": APT_KEY, "text": settings.repository_key.strip() + "\n", "url": ""}
+        elif not settings.repository_key and key is None:
+            url = settings.repository_key_url or _base(settings, manager).rsplit("/stable/", 1)[0] + "/gpgkey"
+            draft.change("key", APT_KEY, None, url, "the repository's key")
+            draft.plan.details["key"] = {"path": APT_KEY, "text": "", "url": url}
+    _conflicts(draft, info)
+
+
+def _conflicts(draft: Draft, info: Info) -> None:
+    """Two sources of one repository with different keys stop apt altogether; old ones are switched off, not deleted."""
+    migrate = []
+    for file in info["sources"]:
+        if file["path"] in OWNED:
+            continue
+        after = disabled_source(file["path"], file["text"])
+        if after != file["text"]:
+            draft.change("old_source", file["path"], "in use", "switched off", "an older source of the same packages is switched off")
+            migrate.append({"path": file["real"], "text": after})
+    if migrate:
+        draft.plan.details["old_sources"] = migrate
+
+
+def _base(settings: Settings, manager: str) -> str:
+    return settings.repository_url.rstrip("/") or f"{BASE_URL}/stable/{'deb' if manager == 'apt' else 'rpm'}"
+
+
+def source_text(settings: Settings, manager: str, machine: str) -> str:
+    base = _base(settings, manager)
+    if manager == "apt":
+        arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+        return f"X-Managed-By: gpufleet.inference\nTypes: deb\nURIs: {base}/{arch}\nSuites: /\nSigned-By: {APT_KEY}\n"
+    key = settings.repository_key_url or base.rsplit("/stable/", 1)[0] + "/gpgkey"
+    return (
+        "# gpufleet.inference\n[gpufleet-container-toolkit]\nname=NVIDIA Container Toolkit\n"
+        f"baseurl={base}/$basearch\nenabled=1\ngpgcheck=0\nrepo_gpgcheck=1\ngpgkey={key}\n"
+    )
+
+
+def disabled_source(path: str, text: str) -> str:
+    """A package source file with the toolkit's repositories switched off and all else as it was."""
+    if path.endswith(".list"):
+        return "".join(f"# {line}" if re.match(r"\s*deb", line) and _URL.search(line) else line for line in text.splitlines(keepends=True))
+    if path.endswith(".sources"):
+        return "\n\n".join(_disabled_stanza(stanza) for stanza in re.split(r"\n\s*\n", text))
+    return "".join(_disabled_section(part) for part in re.split(r"(?m)^(?=\[)", text))
+
+
+def _disabled_stanza(stanza: str) -> str:
+    if not _URL.search(stanza) or re.search(r"(?mi)^enabled:\s*no\b", stanza) or not re.search(r"(?mi)^types:", stanza):
+        return stanza
+    return re.sub(r"(?mi)^(types:)", r"Enabled: no\n\1", re.sub(r"(?mi)^enabled:.*\n", "", stanza), count=1)
+
+
+def _disabled_section(section: str) -> str:
+    if not section.startswith("[") or not _URL.search(section) or re.search(r"(?m)^enabled\s*=\s*0", section):
+        return section
+    section = re.sub(r"(?m)^enabled\s*=.*\n?", "", section)
+    head, newline, rest = section.partition("\n")
+    return f"{head}\nenabled=0\n{rest}" if newline else section
+
+
+def _installed(facts: Info) -> dict[str, str]:
+    return dict((facts.get("packages") or {}).get("set") or {})
+
+
+def _upstream(version: str) -> str:
+    return version.rpartition(":")[2].partition("-")[0]

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Boot order: modules → device nodes → fabric → CDI → engines, as systemd unit files. Pure; private to the collection.
+
+Only After, Before and Wants: a failing CDI generator must degrade GPUs, never keep Docker from starting.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ._toolkit_input import Draft, Settings
+from ._toolkit_packages import reload_class
+from ._versions import key as version_key
+
+VENDOR = "nvidia-cdi-refresh.service"
+OURS = "gpufleet-cdi-refresh.service"
+DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet.conf"
+OUR_UNIT = f"/etc/systemd/system/{OURS}"
+VENDOR_FROM = "1.18.0"
+
+_AFTER = (
+    "systemd-modules-load.service systemd-tmpfiles-setup.service nvidia-persistenced.service nvidia-fabricmanager.service"
+    " nvidia-mig-manager.service gpufleet-gpu-settings.service"
+)
+_BEFORE = "containerd.service docker.service crio.service kubelet.service podman-restart.service"
+# The driver may need seconds after its module is there. A driver that never answers costs this much and no more.
+_WAIT = (
+    "ExecStartPre=-/bin/sh -c 'n=0; until timeout 5 nvidia-smi -L > /dev/null 2>&1 || [ $n -ge 15 ]; do n=$((n+1)); sleep 1; done'\n"
+    "TimeoutStartSec=120\n"
+)
+# runc under systemd allows devices by /dev/char; without these links a daemon-reload takes the GPU away from a running container.
+_LINKS = "ExecStartPost=-/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all\n"
+_HEADER = "# Written by Ansible (gpufleet.inference, role nvidia_container_toolkit).\n"
+
+Info = t.Mapping[str, t.Any]
+
+
+def drop_in_text() -> str:
+    return (
+        f"{_HEADER}[Unit]\nAfter={_AFTER}\nBefore={_BEFORE}\nStartLimitIntervalSec=300\nStartLimitBurst=20\n\n"
+        f"[Service]\n{_WAIT}{_LINKS}RestartSec=5\n"
+    )
+
+
+def unit_text() -> str:
+    return (
+        f"{_HEADER}[Unit]\nDescription=Write the CDI specification of NVIDIA GPUs\nConditionPathExists=/usr/bin/nvidia-ctk\n"
+        f"After={_AFTER}\nBefore={_BEFORE}\n\n"
+        f"[Service]\nType=oneshot\n{_WAIT}ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n{_LINKS}\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
+# Docker restores containers before it knows CDI (moby/moby#49989, put right in 28.2.0): with a restart policy they stay down.
+DOCKER_FORGETS_FROM, DOCKER_FORGETS_BELOW = "25.0", "28.2.0"
+DOCKER_UNIT = "/etc/systemd/system/gpufleet-docker-cdi.service"
+
+
+def docker_unit_text() -> str:
+    return (
+        f"{_HEADER}[Unit]\nDescription=Start containers with CDI devices that Docker left down at its start (moby/moby#49989)\n"
+        "ConditionPathExists=/usr/bin/docker\nAfter=docker.service\n\n"
+        "[Service]\nType=oneshot\nTimeoutStartSec=120\n"
+        "ExecStart=/bin/sh -c 'for id in $$(docker ps -aq --filter status=exited --filter status=created); do "
+        'case "$$(docker inspect -f "{{.HostConfig.RestartPolicy.Name}}: {{.State.Error}}" $$id)" in '
+        "always:*device?driver*cdi*|unless-stopped:*device?driver*cdi*) docker start $$id ;; esac; done'\n\n"
+        "[Install]\nWantedBy=docker.service\n"
+    )
+
+
+def docker_forgets(info: Info) -> bool:
+    version = (info["engines"].get("docker") or {}).get("version")
+    return bool(version) and version_key(DOCKER_FORGETS_FROM) <= version_key(version) < version_key(DOCKER_FORGETS_BELOW)
+
+
+def refresh_unit(version: str, info: Info) -> tuple[str, str]:
+    """Which unit refreshes, and why not the toolkit's own where it is ours."""
+    vendor = info["toolkit"]["units"].get(VENDOR)
+    if vendor and "multi-user.target" in vendor["after"]:
+        return OURS, f"{VENDOR} of this release is ordered after multi-user.target, so no engine can be ordered after it without a cycle"
+    if vendor or (version and version_key(version) >= version_key(VENDOR_FROM)):
+        return VENDOR, ""
+    return OURS, f"the toolkit ships its own unit from {VENDOR_FROM} on"
+
+
+_PURPOSE = {
+    DROP_IN: "orders CDI before the engines",
+    OUR_UNIT: "writes the CDI specification before the engines start",
+    DOCKER_UNIT: "starts GPU containers that this release of Docker leaves down",
+}
+
+
+def plan_units(draft: Draft, settings: Settings, info: Info, version: str) -> str:
+    """The unit files; the name of the unit that refreshes."""
+    unit, why = refresh_unit(version, info)
+    wanted = {
+        DROP_IN: drop_in_text() if unit == VENDOR and settings.boot_order else None,
+        OUR_UNIT: unit_text() if unit == OURS else None,
+        DOCKER_UNIT: docker_unit_text() if settings.cdi and settings.boot_order and docker_forgets(info) else None,
+    }
+    files = []
+    for path, text in wanted.items():
+        before = (info["owned"].get(path) or {}).get("text")
+        if before != text:
+            message = f"{path}: {_PURPOSE[path]}" + (f" ({why})" if why and path == OUR_UNIT else "") if text else f"{path} goes away"
+            draft.change("unit", path, "different" if before else None, text, message, reload_class(info))
+            files.append({"path": path, "text": text})
+    units = info["toolkit"]["units"]
+    stale = sorted(name for name, facts in units.items() if facts["need_daemon_reload"])
+    if stale and not files:
+        draft.change(
+            "daemon_reload", ", ".join(stale), "older than its file", "as its file", "systemd reads its units anew", reload_class(info)
+        )
+    kept = [unit, *([DOCKER_UNIT.rpartition("/")[2]] if wanted[DOCKER_UNIT] else [])]
+    enable = [name for name in kept if units.get(name, {}).get("enabled") != "enabled" and (name in units or files)]
+    for name in enable:
+        draft.change("enable", name, units.get(name, {}).get("enabled"), "enabled", f"{name} runs at each boot")
+    if files or stale or enable:
+        draft.plan.details["units"] = {"files": files, "reload": bool(files or stale), "enable": enable}
+    return unit

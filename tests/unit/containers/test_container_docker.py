@@ -1,0 +1,122 @@
+"""daemon.json: every foreign key stays, comparison is by meaning, broken input is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_docker as docker
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_common import HostFile, Wanted
+
+RICH = """{
+  "exec-opts": ["native.cgroupdriver=systemd"],
+  "log-driver": "json-file", "log-opts": {"max-size": "10m"},
+  "runtimes": {"kata": {"path": "/usr/bin/kata-runtime"}},
+  "default-address-pools": [{"base": "10.200.0.0/16", "size": 24}],
+  "live-restore": true,
+  "features": {"buildkit": true}
+}"""
+
+
+def plan(text: str | None, version: str = "26.1.5", **wanted: object) -> tuple[list, list, str | None]:
+    file = HostFile(docker.DAEMON_JSON, "absent" if text is None else "ok", text or "")
+    answer = docker.plan_files(Wanted(**wanted), file, version, "/usr/sbin/dockerd")
+    return answer.files, answer.findings, answer.files[0].text if answer.files else None
+
+
+def test_foreign_keys_and_their_order_stay() -> None:
+    files, findings, text = plan(RICH)
+    after = json.loads(text)
+    before = json.loads(RICH)
+    assert not findings
+    assert list(after) == list(before)
+    assert after.pop("runtimes") == {
+        "kata": {"path": "/usr/bin/kata-runtime"},
+        "nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []},
+    }
+    assert after.pop("features") == {"buildkit": True, "cdi": True}
+    assert after == {key: value for key, value in before.items() if key not in ("runtimes", "features")}
+    assert files[0].parts == ("runtimes.nvidia", "features.cdi")
+
+
+def test_the_result_needs_no_second_change() -> None:
+    text = plan(RICH, default_runtime="nvidia")[2]
+    assert plan(text, default_runtime="nvidia")[0] == []
+
+
+def test_formatting_and_what_nvidia_ctk_writes_are_no_difference() -> None:
+    theirs = '{"runtimes":{"nvidia":{"args":[],"path":"nvidia-container-runtime"}},"features":{"cdi":true}}'
+    assert plan(theirs)[0] == []
+
+
+@pytest.mark.parametrize(("version", "switch"), [("20.10.24", False), ("25.0", True), ("26.1.5", True), ("28.3.0", False), ("29.1", False)])
+def test_cdi_is_switched_on_only_where_it_is_there_and_off(version: str, switch: bool) -> None:
+    assert json.loads(plan("{}", version)[2]).get("features", {}).get("cdi", False) is switch
+
+
+def test_indentation_is_kept() -> None:
+    assert '\n\t"runtimes"' in plan('{\n\t"debug": true\n}')[2]
+
+
+@pytest.mark.parametrize("text", [None, "", "  \n"])
+def test_absent_and_empty_start_from_nothing(text: str | None) -> None:
+    assert json.loads(plan(text)[2])["runtimes"]["nvidia"]["path"] == "/usr/bin/nvidia-container-runtime"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{\n  "debug": true,\n  "log-level" "info"\n}', "line 3"),
+        ("[]", "expected an object"),
+        ('{"debug": true, "debug": false}', "twice"),
+        ('{"runtimes": []}', "runtimes is list"),
+        ('{"default-runtime": 3}', "default-runtime is int"),
+    ],
+)
+def test_broken_input_is_named_and_nothing_written(text: str, place: str) -> None:
+    files, findings, _text = plan(text)
+    assert files == []
+    assert [finding.severity for finding in findings] == ["block"]
+    assert place in findings[0].message
+
+
+@pytest.mark.parametrize("state", ["unreadable", "huge", "not_a_file"])
+def test_files_that_cannot_be_read(state: str) -> None:
+    answer = docker.plan_files(Wanted(), HostFile(docker.DAEMON_JSON, state, "", "because"), "26.1", "dockerd")
+    assert answer.files == []
+    assert answer.findings[0].id == "container_engine.config_unreadable"
+
+
+def test_absent_takes_only_ours_away() -> None:
+    text = plan(RICH, default_runtime="nvidia")[2]
+    after = json.loads(plan(text, present=False)[2])
+    assert after["runtimes"] == {"kata": {"path": "/usr/bin/kata-runtime"}}
+    assert "default-runtime" not in after
+
+
+def test_default_runtime_engine_removes_only_nvidia() -> None:
+    assert json.loads(plan('{"default-runtime": "kata"}', default_runtime="engine")[2])["default-runtime"] == "kata"
+    assert "default-runtime" not in json.loads(plan('{"default-runtime": "nvidia"}', default_runtime="engine")[2])
+
+
+RUNNING = {"Runtimes": {"runc": {}, "nvidia": {}}, "DefaultRuntime": "runc", "CDISpecDirs": ["/etc/cdi"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "after", "need"),
+    [
+        ({}, {}, "none"),
+        ({"Runtimes": {"runc": {}}}, {}, "reload"),
+        ({"CDISpecDirs": []}, {}, "restart"),
+        ({}, {"default-runtime": "nvidia"}, "reload"),
+        ({"DefaultRuntime": "nvidia"}, {"default-runtime": "nvidia"}, "none"),
+        ({"DefaultRuntime": "kata"}, {"default-runtime": "kata"}, "none"),
+    ],
+)
+def test_need_comes_from_what_runs(change: dict, after: dict, need: str) -> None:
+    assert docker.running_need(Wanted(), after, {**RUNNING, **change}, "26.1.5") == need
+
+
+def test_a_daemon_that_does_not_answer_is_unknown() -> None:
+    assert docker.running_need(Wanted(), {}, None, "26.1.5") == "unknown"

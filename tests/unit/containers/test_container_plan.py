@@ -1,0 +1,359 @@
+"""The planner: what it asks for on a virgin host, when it is silent, what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.inference.plugins.plugin_utils import _plan_container_toolkit as planner
+from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_packages as packages
+from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_units as units
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context, Plan
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_load import load_matrix
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._toolkit_input import Settings
+
+MATRIX = load_matrix()
+CONTEXT = Context(today=datetime.date(2026, 11, 30))
+UUID = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
+OK = {"state": "ok", "reason": "", "real": "", "changed_at": 1.0}
+
+
+def file(path: str, text: str | None) -> dict[str, Any]:
+    return {**OK, "path": path, "real": path, "text": text, **({"state": "absent"} if text is None else {})}
+
+
+def docker(text: str | None, version: str = "26.1.5", running: dict[str, Any] | None = None) -> dict[str, Any]:
+    unit = {"active": "active", "enabled": "enabled", "invocation": "a", "started_at": 10.0, "pulls_down": []}
+    info = {"Runtimes": {"runc": {}}, "DefaultRuntime": "runc", "CDISpecDirs": [], "LiveRestoreEnabled": False, "ContainersRunning": 1}
+    return {
+        "binary": "/usr/bin/dockerd",
+        "version": version,
+        "unit": unit,
+        "files": [file("/etc/docker/daemon.json", text)],
+        "running": running or info,
+        "rootless": [],
+    }
+
+
+def facts() -> dict[str, Any]:
+    return {
+        "host": {"machine_arch": "x86_64"},
+        "driver": {"loaded": {"version": "580.159.04"}},
+        "gpus": [{"uuid": UUID, "mig": None}],
+        "packages": {"manager": "apt", "holds": [], "set": {}},
+        "containers": {"toolkit": None},
+        "container_info": {
+            "engines": {"docker": docker(None)},
+            "engines_record": None,
+            "running_containers": 0,
+            "cdi": {"specs": [], "paths": {}, "dev_char_missing": []},
+            "toolkit": {"ctk": None, "config": file("/etc/nvidia-container-runtime/config.toml", None), "units": {}, "record": None},
+            "sources": [],
+            "owned": {},
+        },
+    }
+
+
+def plan(given: dict[str, Any], **desired: Any) -> Plan:
+    return planner.plan(desired, given, MATRIX, CONTEXT)
+
+
+def ids(result: Plan) -> list[str]:
+    return sorted({change.id.partition(".")[2] for change in result.changes})
+
+
+def good() -> dict[str, Any]:
+    """A host on which all is done."""
+    given = facts()
+    info = given["container_info"]
+    version = "1.20.0"
+    given["packages"]["set"] = dict.fromkeys(packages.NAMES, f"{version}-1")
+    given["packages"]["holds"] = list(packages.NAMES)
+    given["containers"]["toolkit"] = {"version": version, "packages": {}, "refresh_units": True}
+    unit = {"active": "inactive", "enabled": "enabled", "need_daemon_reload": False, "after": [], "before": []}
+    info["toolkit"]["units"] = {units.VENDOR: dict(unit), "gpufleet-docker-cdi.service": dict(unit)}
+    info["toolkit"]["record"] = {"schema": 1, "holds": sorted(packages.NAMES), "previous": {}}
+    texts = {
+        packages.APT_SOURCE: packages.source_text(Settings(), "apt", "x86_64"),
+        packages.APT_KEY: "key",
+        units.DROP_IN: units.drop_in_text(),
+        units.DOCKER_UNIT: units.docker_unit_text(),
+    }
+    info["owned"] = {path: {"sha256": "", "text": text} for path, text in texts.items()}
+    text = '{"runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime", "args": []}}, "features": {"cdi": true}}'
+    running = {
+        "Runtimes": {"runc": {}, "nvidia": {}},
+        "DefaultRuntime": "runc",
+        "CDISpecDirs": ["/etc/cdi"],
+        "LiveRestoreEnabled": False,
+        "ContainersRunning": 1,
+    }
+    info["engines"] = {"docker": docker(text, running=running)}
+    spec = f"kind: nvidia.com/gpu\ncdiVersion: 0.7.0\ndevices: [{{name: {UUID}}}, {{name: all}}]\n"
+    info["cdi"]["specs"] = [{**file("/var/run/cdi/nvidia.yaml", spec)}]
+    return given
+
+
+def test_a_virgin_host() -> None:
+    result = plan(facts())
+    assert ids(result) == ["cdi", "enable", "engine_config", "engine_restart", "hold", "key", "packages", "source", "unit"]
+    assert result.details["packages"]["version"] == "1.20.0"
+    assert result.details["cdi_refresh"] == units.VENDOR
+    assert result.predicted["containers"]["toolkit"]["refresh_units"] is True
+
+
+def test_a_host_on_which_all_is_done() -> None:
+    result = plan(good())
+    assert [change.message for change in result.changes] == []
+    assert [finding.id for finding in result.findings] == []
+    assert result.decision == "nothing"
+
+
+def test_nothing_moves_by_itself() -> None:
+    given = good()
+    given["packages"]["set"] = dict.fromkeys(packages.NAMES, "1.19.1-1")
+    given["containers"]["toolkit"]["version"] = "1.19.1"
+    assert "packages" not in ids(plan(given))
+
+
+def test_the_lock_decides_where_nothing_is_asked() -> None:
+    result = planner.plan({}, facts(), MATRIX, Context(today=CONTEXT.today, lock={"container_toolkit": {"version": "1.19.1"}}))
+    assert result.details["packages"]["version"] == "1.19.1"
+
+
+def test_one_package_of_another_version_moves_the_set() -> None:
+    given = good()
+    given["packages"]["set"]["libnvidia-container1"] = "1.19.1-1"
+    assert ids(plan(given)) == ["hold", "packages"]
+
+
+def test_a_downgrade_must_be_asked_for() -> None:
+    assert [f.id for f in plan(good(), version="1.19.1").findings] == ["container_toolkit.downgrade"]
+    assert [f.id for f in plan(good(), version="1.19.1", allow_downgrade=True).findings] == []
+
+
+def test_a_foreign_hold_stops_a_move() -> None:
+    given = good()
+    given["container_info"]["toolkit"]["record"] = None
+    result = plan(given, version="1.20.1")
+    assert [finding.id for finding in result.findings] == ["container_toolkit.foreign_hold"]
+
+
+def test_a_restart_that_ends_containers_is_classed_so_and_live_restore_is_honoured() -> None:
+    given = good()
+    running = given["container_info"]["engines"]["docker"]["running"]
+    running["CDISpecDirs"] = []
+    assert plan(given).disruption == "host_service_restart"
+    running["LiveRestoreEnabled"] = True
+    assert plan(given).disruption == "none"
+    running.update(LiveRestoreEnabled=False, ContainersRunning=0)
+    assert plan(given).disruption == "none"
+
+
+def test_a_daemon_reload_is_disruptive_where_containers_would_lose_gpus() -> None:
+    given = good()
+    info = given["container_info"]
+    info["toolkit"]["units"][units.VENDOR]["need_daemon_reload"] = True
+    assert (ids(plan(given)), plan(given).disruption) == (["daemon_reload"], "none")
+    info["running_containers"], info["cdi"]["dev_char_missing"] = 1, ["/dev/char/195:0"]
+    assert plan(given).disruption == "host_service_restart"
+
+
+def test_missing_links_are_made_by_the_refresh_unit_for_systemd_cgroups_only() -> None:
+    given = good()
+    given["container_info"]["cdi"]["dev_char_missing"] = ["/dev/char/195:0"]
+    assert ids(plan(given)) == []
+    given["container_info"]["engines"]["docker"]["running"]["CgroupDriver"] = "systemd"
+    assert ids(plan(given)) == ["dev_char"]
+
+
+def test_ours_refreshes_below_1_18_and_where_the_vendors_unit_would_make_a_cycle() -> None:
+    old = plan(facts(), version="1.17.8")
+    assert old.details["cdi_refresh"] == units.OURS
+    given = good()
+    given["container_info"]["toolkit"]["units"][units.VENDOR]["after"] = ["multi-user.target"]
+    result = plan(given)
+    assert result.details["units"]["enable"] == [units.OURS]
+    assert {file["path"]: file["text"] is None for file in result.details["units"]["files"]} == {units.DROP_IN: True, units.OUR_UNIT: False}
+
+
+@pytest.mark.parametrize("text", [units.drop_in_text(), units.unit_text(), units.docker_unit_text()])
+def test_units_never_require(text: str) -> None:
+    for hard in ("Requires", "Requisite", "BindsTo", "PartOf", "multi-user.target\nAfter", "After=multi-user"):
+        assert hard not in text
+
+
+@pytest.mark.parametrize(("version", "there"), [("24.0.9", False), ("25.0.0", True), ("26.1.5", True), ("28.1.1", True), ("28.2.0", False)])
+def test_the_unit_against_forgetful_docker_is_there_for_its_releases_only(version: str, there: bool) -> None:
+    given = facts()
+    given["container_info"]["engines"]["docker"]["version"] = version
+    assert (units.DOCKER_UNIT in [file["path"] for file in plan(given).details["units"]["files"]]) is there
+
+
+def test_a_second_specification_goes_only_when_asked_and_others_never() -> None:
+    given = good()
+    given["container_info"]["cdi"]["specs"].insert(0, file("/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n"))
+    given["container_info"]["cdi"]["specs"].insert(0, file("/etc/cdi/other.yaml", "kind: example.com/fpga\n"))
+    assert plan(given).changes == []
+    assert plan(given, cdi_remove_duplicates=True).details["cdi_remove"] == ["/etc/cdi/nvidia.yaml"]
+
+
+def test_without_a_driver_nothing_is_written() -> None:
+    given = good()
+    given["driver"], given["gpus"], given["container_info"]["cdi"]["specs"] = {"loaded": None}, [], []
+    result = plan(given)
+    assert result.changes == []
+    assert [finding.id for finding in result.findings] == ["container_toolkit.cdi_no_driver"]
+
+
+def test_containerd_beside_docker_is_dockers_unless_named() -> None:
+    given = facts()
+    engine = {**docker(None), "files": [], "root": "/etc/containerd/config.toml"}
+    given["container_info"]["engines"]["containerd"] = {**engine, "version": "1.7.24"}
+    subjects = {change.subject for change in plan(given).changes if change.id.endswith("engine_config")}
+    assert subjects == {"/etc/docker/daemon.json"}
+
+
+def test_an_engine_that_is_named_must_be_there() -> None:
+    found = plan(facts(), engines=["crio"]).findings
+    assert [(finding.id, finding.severity) for finding in found] == [("container_engine.absent", "block")]
+
+
+def test_no_engine_is_no_reason_to_stop() -> None:
+    given = good()
+    given["container_info"]["engines"] = {}
+    given["container_info"]["owned"].pop(units.DOCKER_UNIT)
+    assert [(f.id, f.severity) for f in plan(given).findings] == [("container_engine.none", "info")]
+
+
+@pytest.mark.parametrize(
+    ("desired", "subject", "nearest"),
+    [
+        ({"state": "presnt"}, "nvidia_container_toolkit_state", "present"),
+        ({"version": 1.2}, "nvidia_container_toolkit_version", None),
+        ({"version": "v1.20.0"}, "nvidia_container_toolkit_version", "1.20.0"),
+        ({"engines": ["dokcer"]}, "nvidia_container_toolkit_engines", "docker"),
+        ({"engines": "docker"}, "nvidia_container_toolkit_engines", "docker"),
+        ({"hold": "yes"}, "nvidia_container_toolkit_hold", None),
+        ({"holds": True}, "nvidia_container_toolkit_holds", "hold"),
+        ({"repository_url": "ftp://x"}, "nvidia_container_toolkit_repository_url", None),
+        (
+            {"config": {"nvidia-container-cli.env": []}},
+            "nvidia_container_toolkit_config[nvidia-container-cli.env]",
+            "nvidia-container-cli.environment",
+        ),
+        ({"config": {"disable-require": "true"}}, "nvidia_container_toolkit_config[disable-require]", None),
+    ],
+)
+def test_bad_input_names_variable_and_nearest(desired: dict[str, Any], subject: str, nearest: str | None) -> None:
+    result = plan(facts(), **desired)
+    assert result.changes == []
+    assert [(finding.id, finding.severity, finding.subject, finding.nearest) for finding in result.findings] == [
+        ("container_toolkit.bad_input", "block", subject, nearest)
+    ]
+
+
+def test_toolkit_configuration_is_compared_with_defaults_in_mind() -> None:
+    given = good()
+    assert plan(given, config={"nvidia-container-runtime.log-level": "info"}).changes == []
+    result = plan(given, mode="cdi", no_cgroups=True, config={"nvidia-container-runtime.runtimes": ["crun", "runc"]})
+    assert result.details["config"]["argv"][4:] == [
+        "--set=nvidia-container-cli.no-cgroups=true",
+        "--set=nvidia-container-runtime.runtimes=crun:runc",
+        "--set=nvidia-container-runtime.mode=cdi",
+    ]
+
+
+def test_a_broken_toolkit_configuration_is_named() -> None:
+    given = good()
+    given["container_info"]["toolkit"]["config"] = file("/etc/nvidia-container-runtime/config.toml", "\n\nmode = auto\n")
+    found = plan(given).findings
+    assert (found[0].id, found[0].severity) == ("container_toolkit.config_broken", "block")
+    assert "line 3" in found[0].message
+
+
+LIST = """# head
+deb [signed-by=/x.gpg] https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /
+#deb https://nvidia.github.io/libnvidia-container/experimental/deb/$(ARCH) /
+deb http://deb.debian.org/debian bookworm main
+"""
+SOURCES = """Types: deb
+URIs: http://deb.debian.org/debian
+Suites: bookworm
+
+Types: deb
+URIs: https://nvidia.github.io/nvidia-docker/x
+Suites: /
+Enabled: yes
+"""
+REPO = "[a]\nbaseurl=https://nvidia.github.io/libnvidia-container/stable/rpm/x86_64\nenabled=1\n[b]\nbaseurl=http://other\nenabled=1\n"
+
+
+def test_old_sources_are_switched_off_and_all_else_stays() -> None:
+    assert packages.disabled_source("/x.list", LIST).splitlines() == [
+        f"# {line}" if number == 1 else line for number, line in enumerate(LIST.splitlines())
+    ]
+    assert packages.disabled_source("/x.sources", SOURCES) == SOURCES.replace("Enabled: yes\n", "").replace(
+        "\n\nTypes", "\n\nEnabled: no\nTypes"
+    )
+    assert (
+        packages.disabled_source("/x.repo", REPO)
+        == "[a]\nenabled=0\nbaseurl=https://nvidia.github.io/libnvidia-container/stable/rpm/x86_64\n[b]\nbaseurl=http://other\nenabled=1\n"
+    )
+    for path, text in (("/x.list", LIST), ("/x.sources", SOURCES), ("/x.repo", REPO)):
+        once = packages.disabled_source(path, text)
+        assert packages.disabled_source(path, once) == once
+
+
+def test_absent_leaves_nothing_of_ours() -> None:
+    result = plan(good(), state="absent")
+    assert result.details["absent"]["lift"] == sorted(packages.NAMES)
+    assert set(result.details["absent"]["files"]) >= {
+        units.DROP_IN,
+        units.DOCKER_UNIT,
+        packages.APT_SOURCE,
+        packages.APT_KEY,
+        packages.RECORD,
+    }
+    assert result.details["engines"] == [{"engine": "docker", "user": ""}]
+
+
+def test_absent_respects_a_foreign_hold() -> None:
+    given = good()
+    given["container_info"]["toolkit"]["record"] = None
+    assert [finding.id for finding in plan(given, state="absent").findings] == ["container_toolkit.foreign_hold"]
+
+
+def test_changes_never_show_values_of_an_engines_file() -> None:
+    given = facts()
+    given["container_info"]["engines"]["docker"]["files"] = [
+        file("/etc/docker/daemon.json", '{"proxies": {"http-proxy": "http://user:secret@p"}}')
+    ]
+    assert "secret" not in str(plan(given).to_dict())
+
+
+def test_the_planner_leaves_its_facts_alone() -> None:
+    given = good()
+    before = copy.deepcopy(given)
+    plan(given, default_runtime="nvidia", version="1.20.1")
+    assert given == before
+
+
+def test_containerds_own_account_has_the_last_word() -> None:
+    given = good()
+    head = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.'
+    ours = 'nvidia]\nruntime_type = "io.containerd.runc.v2"\noptions = {BinaryName = "/usr/bin/nvidia-container-runtime"}\n'
+    drop_in = head + ours + '[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n'
+    root = 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
+    engine = {**docker(None), "version": "1.7.24", "binary": "/usr/bin/containerd", "root": "/etc/containerd/config.toml"}
+    engine["files"] = [file("/etc/containerd/config.toml", root), file("/etc/containerd/conf.d/99-nvidia.toml", drop_in)]
+    given["container_info"]["engines"]["containerd"] = engine
+    engine["dump"] = {"state": "ok", "text": head + ours, "error": ""}
+    assert plan(given, engines=["docker", "containerd"]).findings == []
+    engine["dump"]["text"] = head + "runc]\n"
+    assert [finding.id for finding in plan(given, engines=["docker", "containerd"]).findings] == ["container_engine.dump_differs"]
+    engine["dump"] = {"state": "failed", "text": "", "error": "toml: line 3"}
+    assert "toml: line 3" in plan(given, engines=["docker", "containerd"]).findings[0].message
