@@ -23,6 +23,7 @@ if [ ! -f "$archive" ]; then
     for tool in modprobe rmmod lsmod modinfo; do cp "$home/bin/module-tool" "$work/tree/usr/local/sbin/$tool"; done
     printf %s "$sum" > "$home/.edition"
     chmod -R u=rwX,go=rX "$work/tree"
+    chmod 755 "$work"/tree/usr/local/sbin/* "$home/build.sh"      # an installed collection may have lost these bits
     # files by name: a folder such as /usr/local/sbin is not ours to set modes on
     (cd "$work/tree" && tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf "$work/archive" \
         usr/local/lib/simulated-gpu usr/local/sbin/* etc/systemd/system/simulated-gpu.service)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 import subprocess
@@ -220,3 +221,65 @@ def test_a_real_device_at_an_address_of_the_profile_is_never_written_to(make: An
     sim.run(sys.executable, "-c", code, PYTHONPATH=str(FILES / "lib"))
     assert (real / "driver").is_symlink()
     assert (real / "uevent").read_text(encoding="ascii") == "DRIVER=virtio-pci\n"
+
+
+WANTED = {
+    "profile": "l4",
+    "count": 2,
+    "seed": "h1",
+    "driver": "580.159.04",
+    "proprietary": False,
+    "library": "",
+    "nouveau": False,
+    "autoload": True,
+}
+
+
+def converge(sim: Sim, *words: str, status: int = 0, **changed: Any) -> list[str]:
+    wanted = json.dumps({**WANTED, "faults": [], "library": str(sim.library), **changed})
+    command = [str(FILES / "bin/simulated-gpu"), "converge", *words]
+    done = subprocess.run(command, env=sim.environment(), input=wanted, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)["changes"] if not status else [done.stderr]  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def blank(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Sim:
+    """A host that has the program and nothing else; the library is taken as built."""
+    (tmp_path / LIBRARIES).mkdir(parents=True)
+    home = tmp_path / "home"
+    shutil.copytree(FILES, home, ignore=shutil.ignore_patterns("lib"))
+    shutil.copytree(FILES / "lib/simulated_gpu", home / "simulated_gpu")
+    sim = Sim(tmp_path, library)
+    monkeypatch.setattr(sim, "environment", lambda **more: {**Sim.environment(sim, **more), "SIMULATED_GPU_LIB": str(home), "CC": "false"})
+    return sim
+
+
+def test_what_the_role_asks_for(blank: Sim) -> None:
+    assert converge(blank, "--check") == ["library", "machine", "choices", "driver"]
+    assert not (blank.root / "etc").exists()
+    assert converge(blank) == ["library", "machine", "choices", "driver", "boot"]
+    assert converge(blank) == converge(blank, "--check") == []
+    assert len(blank.smi("-L").splitlines()) == 2
+    assert converge(blank, faults=[{"name": "lost", "gpu": "1"}]) == ["faults"]
+    assert converge(blank, "--check", count=3) == ["machine"]
+    assert converge(blank, profile={"gpus": [{"model": "t4"}]}, driver="none", count=0) == ["machine", "driver", "boot"]
+    assert blank.smi(status=12)
+    assert converge(blank, profile={"gpus": [{"model": "t4"}]}, driver="packaged", count=0) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"profile": "h300"}, "no profile 'h300'; there are: a100-pcie, "),
+        ({"profile": {"gpu": 1}}, "profile simulated_gpu_profile: needs a list 'gpus' of {model, count}"),
+        ({"profile": {"gpus": [{"model": "l4"}], "colour": 1}}, "profile simulated_gpu_profile: unknown key 'colour'; known: "),
+        ({"profile": {"gpus": [{"model": "l5"}]}}, "no model 'l5'; there are: a100-pcie-80gb, "),
+        ({"faults": [{"name": "smoke"}]}, "no fault 'smoke'; there are: "),
+        ({"library": "/nowhere.so"}, "no library /nowhere.so"),
+    ],
+)
+def test_bad_wishes_are_named(blank: Sim, changed: dict[str, Any], text: str) -> None:
+    message = converge(blank, status=2, **changed)[0]
+    assert message.startswith(f"simulated-gpu: {text}")
+    assert "Traceback" not in message

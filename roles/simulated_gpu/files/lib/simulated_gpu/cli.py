@@ -9,7 +9,7 @@ import argparse
 import sys
 from typing import Callable
 
-from . import commands, module, paths, processes
+from . import commands, module, processes
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,15 +31,12 @@ def parser() -> argparse.ArgumentParser:
     command("boot", commands.do_boot, "what a reboot does: volatile state goes, hardware appears, the installed module is loaded")
     one = command("load", commands.do_load, "what modprobe nvidia does")
     one.add_argument("version", nargs="?", help="load this version instead of the installed one (an old initramfs)")
-    one = command("ensure", commands.do_ensure, "boot, unless this machine and driver are booted already")
-    one.add_argument("--check", action="store_true")
-    one = command("build", commands.do_build, "make the library that `driver` installs")
-    one.add_argument("--check", action="store_true")
+    one = command("converge", commands.do_converge, "what the role calls: everything as JSON on standard input says")
+    one.add_argument("--check", action="store_true", help="only say what would change")
     one = command("driver", commands.do_driver, "install a driver as packages would: library, tools, module record; `none` removes it")
     one.add_argument("version")
     one.add_argument("--library", help="another libnvidia-ml than ours")
     one.add_argument("--proprietary", action="store_true")
-    one.add_argument("--check", action="store_true")
     one = command("faults", commands.do_faults, "make the persistent faults exactly these")
     one.add_argument("wanted", help='JSON: [{"name": …, "value": …, "gpu": …}]')
     one.add_argument("--check", action="store_true")
@@ -54,11 +51,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("version", nargs="?")
     one.add_argument("--proprietary", action="store_true")
     one = command("profile", commands.do_profile, "make a profile the machine of this host (takes effect at the next boot)")
-    one.add_argument("name", help="name in the profile folder, path of a JSON file, or - for JSON on standard input")
+    one.add_argument("name", help="name in the profile folder, or path of a JSON file")
     one.add_argument("--count", type=int, help="number of GPUs")
     one.add_argument("--seed", default="simulated", help="UUIDs and serial numbers follow from it; default: the same on every host")
-    one.add_argument("--folder", default=str(paths.home() / "profiles"))
-    one.add_argument("--check", action="store_true", help="only say whether something would change")
     one = command("hardware", commands.do_hardware, "show or take away PCI devices")
     one.add_argument("action", choices=["apply", "remove"])
     one = command("fault", commands.do_fault, "switch a fault on or off; `fault list` names them, `fault none` ends all", gpu=True)

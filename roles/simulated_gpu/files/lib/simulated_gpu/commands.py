@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
-import subprocess
-from pathlib import Path
+import sys
 from typing import Any
 
-from . import boot, driver, faults, hardware, module, mounts, paths, processes, profile, state
+from . import boot, converge, driver, faults, hardware, module, mounts, paths, processes, profile, state
 
 # readings people set, in their own words -> key of the profile, and how to make the value
 SETTABLE: dict[str, Any] = {
@@ -60,13 +58,8 @@ def report(changed: bool) -> int:
 
 
 def do_profile(args: argparse.Namespace) -> int:
-    folder = Path(args.folder)
-    text = profile.flatten(profile.load(args.name, folder), folder, args.count, args.seed)
-    path = paths.etc("profile.conf")
-    same = path.exists() and path.read_text(encoding="utf-8") == text
-    if not same and not args.check:
-        state.replace(path, text)
-    return report(not same)
+    wanted = {"profile": args.name, "count": args.count, "seed": args.seed}
+    return report(converge.machine(wanted, False))
 
 
 def do_status(args: argparse.Namespace) -> int:
@@ -96,54 +89,20 @@ def do_status(args: argparse.Namespace) -> int:
 
 
 def do_boot(args: argparse.Namespace) -> int:
-    boot.boot(machine())
-    state.write(paths.run("booted"), _identity())
+    converge.reboot(machine())
     return 0
 
 
-def _identity() -> dict[str, str]:
-    """What is booted: the machine, the host's choices, the driver of the role."""
-    text = b"".join(path.read_bytes() for path in (paths.etc("profile.conf"), paths.etc("host.conf")) if path.exists())
-    return {"machine": hashlib.sha256(text).hexdigest(), "driver": driver.version_of_role() or ""}
-
-
-def do_ensure(args: argparse.Namespace) -> int:
-    """What the role calls: boot once per real boot, and again when the machine or the role's driver changed."""
-    here = machine()
-    if state.read(paths.run("booted")) == _identity():
-        return report(False)
-    if not args.check:
-        boot.boot(here)
-        state.write(paths.run("booted"), _identity())
-    return report(True)
-
-
-def do_build(args: argparse.Namespace) -> int:
-    """The library from its source where a compiler is, else the carried binary; again only when the source changed."""
-    home = paths.home()
-    source = hashlib.sha256(b"".join(path.read_bytes() for path in sorted((home / "nvml").iterdir()))).hexdigest()
-    stamp = home / ".built"
-    if stamp.exists() and stamp.read_text(encoding="ascii") == source and (home / "libnvidia-ml.so").exists():
-        return report(False)
-    if not args.check:
-        done = subprocess.run(
-            [str(home / "build.sh"), str(home)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False
-        )
-        if done.returncode != 0:
-            raise ValueError(f"build.sh failed: {done.stderr.strip()}")
-        stamp.write_text(source, encoding="ascii")
-    return report(True)
+def do_converge(args: argparse.Namespace) -> int:
+    """For the role: JSON on standard input, JSON as the answer."""
+    changes = converge.converge(json.load(sys.stdin), args.check, _module_follows)
+    print(json.dumps({"changes": changes}))
+    return 0
 
 
 def do_driver(args: argparse.Namespace) -> int:
-    if args.version == "none":
-        return report(driver.uninstall() if not args.check else driver.version_of_role() is not None)
-    if args.check:
-        return report(driver.version_of_role() != args.version)
-    home = paths.home()
-    return report(
-        driver.install(args.version, Path(args.library) if args.library else home / "libnvidia-ml.so", home / "bin", not args.proprietary)
-    )
+    wanted = {"driver": args.version, "library": args.library, "proprietary": args.proprietary}
+    return report(converge.installed_driver(wanted, False))
 
 
 def do_faults(args: argparse.Namespace) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,19 +39,22 @@ def names(folder: Path) -> list[str]:
 
 
 def load(name: str, folder: Path) -> dict[str, Any]:
-    """A profile by name, by path, or from standard input (-)."""
+    """A profile by name or by path."""
     path = Path(name) if "/" in name else folder / f"{name}.json"
     try:
-        data = json.loads(sys.stdin.read() if name == "-" else path.read_text(encoding="utf-8"))
+        return checked(json.loads(path.read_text(encoding="utf-8")), str(path))
     except FileNotFoundError:
         raise ProfileError(f"no profile {name!r}; there are: {', '.join(names(folder))}") from None
-    except ValueError as exc:
+    except json.JSONDecodeError as exc:
         raise ProfileError(f"profile {path}: not JSON: {exc}") from None
+
+
+def checked(data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict) or not isinstance(data.get("gpus"), list) or not data["gpus"]:
-        raise ProfileError(f"profile {path}: needs a list 'gpus' of {{model, count}}")
+        raise ProfileError(f"profile {where}: needs a list 'gpus' of {{model, count}}")
     unknown = sorted(set(data) - KNOWN)
     if unknown:
-        raise ProfileError(f"profile {path}: unknown key {unknown[0]!r}; known: {', '.join(sorted(KNOWN))}")
+        raise ProfileError(f"profile {where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(KNOWN))}")
     return data
 
 
