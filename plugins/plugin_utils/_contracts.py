@@ -53,6 +53,11 @@ class Finding:
         return SEVERITIES.index(self.severity), self.id, self.subject or ""
 
 
+def named_finding(component: str, name: str, severity: Severity, message: str, source: str, **rest: t.Any) -> Finding:
+    """A planner's finding: its id is the component and the name; `rest` are the other fields of Finding."""
+    return Finding(id=f"{component}.{name}", severity=severity, component=component, message=message, source=source, **rest)
+
+
 @dataclass(frozen=True)
 class Change:
     """One difference between desired and actual state; before/after hold any JSON value."""

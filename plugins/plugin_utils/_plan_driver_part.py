@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ._contracts import Change, Disruption, Finding, Severity
+from ._contracts import Change, Disruption, Finding, Severity, named_finding
 
 SOURCE = "docs/driver.md"
 
@@ -42,18 +42,5 @@ class Part:
         nearest: str | None = None,
         about: str | None = None,
     ) -> None:
-        component = about or self.component
-        self.findings.append(
-            Finding(
-                id=f"{component}.{name}",
-                severity=severity,
-                component=component,
-                subject=subject,
-                found=found,
-                needed=needed,
-                nearest=nearest,
-                message=message,
-                fix=fix,
-                source=self.source,
-            )
-        )
+        texts = {"found": found, "needed": needed, "fix": fix, "subject": subject, "nearest": nearest}
+        self.findings.append(named_finding(about or self.component, name, severity, message, self.source, **texts))

@@ -9,7 +9,7 @@ import typing as t
 
 from ..module_utils import _paths
 from ..module_utils._gpu_settings_rules import Names, Problem
-from ._contracts import Finding, Severity
+from ._contracts import Finding, Severity, named_finding
 
 NAMES = Names("gpu_power_limit", "gpu_power_persistence", "gpu_power_rules")
 GOVERNOR = "gpu_power_governor_"
@@ -29,18 +29,8 @@ def finding(
     nearest: str | None = None,
     source: str = SOURCE,
 ) -> Finding:
-    return Finding(
-        id=f"power.{name}",
-        severity=severity,
-        component="power",
-        subject=subject,
-        found=found,
-        needed=needed,
-        nearest=nearest,
-        message=message,
-        fix=fix,
-        source=source,
-    )
+    texts = {"found": found, "needed": needed, "fix": fix, "subject": subject, "nearest": nearest}
+    return named_finding("power", name, severity, message, source, **texts)
 
 
 def from_problem(problem: Problem) -> Finding:

@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from . import _toolkit_config
-from ._contracts import Change, Disruption, Finding, Plan, Severity
+from ._contracts import Change, Disruption, Finding, Plan, Severity, named_finding
 from ._engine_common import SOURCE
 
 ENGINES = ("docker", "containerd", "crio", "podman")
@@ -149,16 +149,5 @@ class Draft:
         subject: str | None = None,
         component: str = "",
     ) -> None:
-        self.plan.findings.append(
-            Finding(
-                id=f"{component or 'container_toolkit'}.{name}",
-                severity=severity,
-                component=component or "container_toolkit",
-                subject=subject,
-                found=found,
-                needed=needed,
-                message=message,
-                fix=fix,
-                source=SOURCE,
-            )
-        )
+        texts = {"found": found, "needed": needed, "fix": fix, "subject": subject}
+        self.plan.findings.append(named_finding(component or "container_toolkit", name, severity, message, SOURCE, **texts))
