@@ -62,6 +62,41 @@ options:
   job:
     description: Internal; filled by the action plugin.
     type: dict
+    suboptions:
+      engine:
+        description: Internal; the engine.
+        type: str
+      unit:
+        description: Internal; its systemd unit.
+        type: str
+      files:
+        description: Internal; what to write.
+        type: list
+        elements: dict
+        suboptions:
+          path:
+            description: Internal; where.
+            type: path
+          text:
+            description: Internal; content, which may hold credentials.
+            type: str
+      stage:
+        description: Internal; files of the staged copy.
+        type: dict
+      validate:
+        description: Internal; command that judges the staged copy.
+        type: list
+        elements: str
+      dump:
+        description: Internal; command by which the engine accounts for its files.
+        type: list
+        elements: str
+      action:
+        description: Internal; reload or restart.
+        type: str
+      user:
+        description: Internal; user of a rootless engine.
+        type: str
 extends_documentation_fragment:
   - gpufleet.inference._attributes
 attributes:

@@ -118,7 +118,7 @@ def _machine(root: Path, profile: str, library: Path) -> Path:
     shutil.copy(library, root / f"lib/libnvidia-ml.so.{VERSION}")
     (root / "lib/libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{VERSION}")
     env = {**os.environ, "SIMULATED_GPU_ROOT": str(root), "SIMULATED_GPU_LIB": str(SIMULATOR / "lib")}
-    for argv in (["profile", profile, "--folder", str(SIMULATOR / "profiles")], ["install-module", VERSION], ["boot"]):
+    for argv in (["profile", str(SIMULATOR / f"profiles/{profile}.json")], ["install-module", VERSION], ["boot"]):
         subprocess.run([str(SIMULATOR / "bin/simulated-gpu"), *argv], env=env, check=True, capture_output=True, timeout=60)
     return root / "lib/libnvidia-ml.so.1"
 

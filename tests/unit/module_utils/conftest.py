@@ -96,7 +96,7 @@ class Machine(Host):
         (folder / "libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{VERSION}")
         self.options = self.options._replace(library=str(folder / "libnvidia-ml.so.1"))
         self.dpkg(f"libnvidia-compute {VERSION}-1", f"nvidia-kernel-open-dkms {VERSION}-1")
-        self.simulate("profile", profile, "--folder", str(SIMULATOR / "profiles"), *(["--count", str(count)] if count else []))
+        self.simulate("profile", str(SIMULATOR / f"profiles/{profile}.json"), *(["--count", str(count)] if count else []))
         self.simulate("install-module", VERSION)
         self.boot()
 
