@@ -22,6 +22,8 @@ def running_part(settings: Settings, host: HostDriver, moving: bool, reboot: boo
     """`moving`: packages change in this plan; `reboot`: what is loaded must be replaced by a reboot first."""
     part = Part()
     if not settings.install_kernel_modules:
+        if not settings.persistenced:
+            _service(part, host, "persistenced", PERSISTENCED, False, moving, False)
         return part
     if not moving and not host.loaded_version and not host.module_version:
         _module_missing(part, host)

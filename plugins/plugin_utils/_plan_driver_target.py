@@ -142,7 +142,10 @@ def wants_fabric_manager(settings: Settings, host: HostDriver) -> bool:
 
 
 def _wanted(install: t.Sequence[str], settings: Settings) -> list[str]:
-    return [name for name in install if settings.install_kernel_modules or not KERNEL_PACKAGE.search(name)]
+    if settings.install_kernel_modules:
+        return list(install)
+    # The persistence daemon needs the module: without one its unit, enabled by its package, fails at each boot.
+    return [name for name in install if not KERNEL_PACKAGE.search(name) and name != "nvidia-persistenced"]
 
 
 def _newest(matrix: Matrix, branch: int, host: HostDriver) -> str:

@@ -114,6 +114,11 @@ def test_nothing_is_left_that_could_keep_services_from_starting(host: Any) -> No
     assert not host.file("/run/gpufleet/run.lock").exists
 
 
+def test_system_is_whole(host: Any) -> None:
+    """Also after a boot: no unit of the set fails, on no host."""
+    assert host.run("systemctl is-system-running --wait").stdout.strip() == "running", host.check_output("systemctl --failed")
+
+
 def test_record_tells_what_is_ours(host: Any, name: str) -> None:
     only(name, "h1")
     with host.sudo():

@@ -200,6 +200,13 @@ def test_stopped_daemon_is_started_and_an_unwanted_one_is_stopped() -> None:
     assert plan.disruption == "host_service_restart"
 
 
+def test_daemon_without_module_is_only_touched_to_be_stopped() -> None:
+    host = facts(with_driver("580.159.04", loaded=None), {"units": {"nvidia-persistenced.service": {**UNIT, "active": "failed"}}})
+    assert "services" not in planned(host, install_kernel_modules=False).details
+    stopped = planned(host, install_kernel_modules=False, persistenced=False).details["services"]
+    assert stopped == [{"unit": "nvidia-persistenced.service", "enabled": False, "started": False}]
+
+
 def test_static_unit_counts_as_enabled() -> None:
     assert not planned(facts(with_driver(), {"units": {"nvidia-persistenced.service": {**UNIT, "enabled": "static"}}})).changes
 

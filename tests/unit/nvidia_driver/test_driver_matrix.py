@@ -26,7 +26,7 @@ NAMES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {"branch": 595}, ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-driver-pinning-595"]),
     ({}, {"branch": 580, "compute_only": False}, ["nvidia-open"]),
     (BOARD, {"branch": 570}, ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570", "libnvidia-nscq-570"]),
-    ({}, {"source": "distribution", "install_kernel_modules": False}, ["nvidia-smi", "libnvidia-ml1", "libcuda1", "nvidia-persistenced"]),
+    ({}, {"source": "distribution", "install_kernel_modules": False}, ["nvidia-smi", "libnvidia-ml1", "libcuda1"]),
     (UBUNTU, {"branch": 580}, ["nvidia-open-580", "nvidia-driver-pinning-580"]),
     (UBUNTU, {"branch": 595}, ["libnvidia-compute", "nvidia-dkms-open", "nvidia-driver-pinning-595"]),
 ]
