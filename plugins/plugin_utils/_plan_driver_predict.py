@@ -63,8 +63,11 @@ def _running(settings: Settings, target: Target, host: HostDriver, moving: bool)
     has_pynvml = bool((host.facts.get("nvml") or {}).get("pynvml"))
     state, reason = ("ok", "") if has_pynvml else ("no_pynvml", "nvidia-ml-py is not on the host")
     unit = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled", "need_daemon_reload": False}
-    units = [*([PERSISTENCED] if settings.persistenced else []), *([FABRIC_MANAGER] if wants_fabric_manager(settings, host) else [])]
+    managed = wants_fabric_manager(settings, host)
+    units = [*([PERSISTENCED] if settings.persistenced else []), *([FABRIC_MANAGER] if managed else [])]
+    manager = {"unit": FABRIC_MANAGER, "installed_version": version, "active": "active"}
     return {
+        **({"fabric": {"manager": manager, "ready": True, "reason": ""}} if managed else {}),
         "state": state,
         "reason": reason,
         "driver": {"loaded": loaded, "nouveau": {"loaded": False, "bound": [], "blacklisted": True}},

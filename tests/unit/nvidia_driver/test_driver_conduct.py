@@ -261,6 +261,13 @@ def test_check_mode_predicts_what_later_roles_see() -> None:
     assert predicted["units"]["nvidia-persistenced.service"]["active"] == "active"
 
 
+def test_check_mode_predicts_the_fabric_manager_of_an_nvswitch_machine() -> None:
+    predicted = planned(facts({"fabric": {"needed": True, "kind": "nvswitch"}}), version="580.159.04").predicted
+    assert predicted["fabric"]["manager"] == {"unit": "nvidia-fabricmanager.service", "installed_version": "580.159.04", "active": "active"}
+    assert predicted["fabric"]["ready"] is True
+    assert "fabric" not in planned(facts(), version="580.159.04").predicted
+
+
 def test_nothing_running_is_predicted_without_the_reboot_it_needs() -> None:
     predicted = planned(facts(with_driver()), version="580.159.04", reboot="delegate").predicted
     assert predicted["driver"]["installed"]["version"] == "580.159.04"
