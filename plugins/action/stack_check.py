@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import difflib
 import importlib
 import os
 import typing as t
@@ -78,6 +79,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)[1]
+        _known_stack(args["stack"])
         host = str(task_vars.get("inventory_hostname"))
         lock = _read_lock(args["lock"])
         context = self._context(args, group_of(lock, host) if lock else None)
@@ -162,6 +164,22 @@ class ActionModule(ActionBase):
     def _plan(self, args: dict[str, t.Any], facts: dict[str, t.Any], matrix: t.Any, context: Context) -> Plan:
         planner = importlib.import_module(f"..plugin_utils._plan_{args['component']}", __package__)
         return t.cast(Plan, planner.plan(args["desired"], facts, matrix, context))
+
+
+# What may be asked for; the keys of `driver` and the others are judged by the rules that read them.
+STACK = ("name", "component", "driver", "cuda", "cudnn", "nccl", "container_toolkit", "engines")
+STACK_DRIVER = ("branch", "version", "kernel_modules", "source")
+
+
+def _known_stack(stack: dict[str, t.Any]) -> None:
+    """A key that nothing reads would be a wish that nobody hears."""
+    driver = stack.get("driver")
+    for where, given, known in (("stack", stack, STACK), ("stack.driver", driver if isinstance(driver, dict) else {}, STACK_DRIVER)):
+        for key in given:
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+                raise AnsibleActionFail(f"{where} has a key {key!r} that means nothing (gpu_stack_wanted, gpu_preflight_stack): {hint}")
 
 
 def _read_lock(path: str | None) -> dict[str, t.Any] | None:

@@ -59,10 +59,12 @@ def _count(case: Case) -> t.Iterator[Finding]:
 
 def _packages(case: Case) -> t.Iterator[Finding]:
     packages = case.facts.get("packages") or {}
+    record = (case.facts.get("state_files") or {}).get("driver") or {}
+    healed = {*record.get("packages", ()), *record.get("pending", ())} if case.cures_driver else set()
     for name in packages.get("broken") or ():
         yield finding(
             "host.packages_broken",
-            case.severity(case.driver_asked, case.toolkits_asked, case.container_toolkit_asked),
+            "info" if name in healed else case.severity(case.driver_asked, case.toolkits_asked, case.container_toolkit_asked),
             subject=name,
             found=f"{name} is not fully configured",
             needed="fully configured packages",

@@ -40,8 +40,10 @@ def host_row(name: str, plans: t.Mapping[str, Json], finished: bool) -> dict[str
         status = "unreachable"
     elif stopped:
         status = f"stopped at {stopped}"
+    elif not finished:
+        status = "failed"
     else:
-        status = "ok" if finished else "failed"
+        status = "blocked" if any(finding["severity"] == "block" for finding in _findings(plans)) else "ok"
     facts = [plan["host"] for plan in plans.values() if plan.get("host")]
     return {"host": name, "status": status, **(facts[-1] if facts else host_summary({})), "findings": _findings(plans)}
 
@@ -51,7 +53,7 @@ def summary(rows: t.Sequence[Json]) -> dict[str, int]:
     counts = Counter("stopped" if row["status"].startswith("stopped") else row["status"] for row in rows)
     severities = Counter(finding["severity"] for row in rows for finding in row["findings"])
     return {
-        **{key: counts.get(key, 0) for key in ("ok", "stopped", "failed", "unreachable", "not run")},
+        **{key: counts.get(key, 0) for key in ("ok", "blocked", "stopped", "failed", "unreachable", "not run")},
         **{key: severities.get(key, 0) for key in ("block", "warn", "info")},
     }
 

@@ -111,6 +111,11 @@ def test_wrong_input_is_named(tmp_path: Path, sysfs: str) -> None:
         ({**host, "matrix_overlay": [str(tmp_path / "overlay.yml")]}, "sourse"),
         ({**host, "desired": {"nvidia_ml_py_version": "newest"}}, "'newest', which is not a version"),
         ({**host, "nvml_timeout": "soon"}, "nvml_timeout"),
+        (
+            {**host, "stack": {"drvier": {}}},
+            "stack has a key 'drvier' that means nothing (gpu_stack_wanted, gpu_preflight_stack): did you mean driver?",
+        ),
+        ({**host, "stack": {"driver": {"brnach": 580}}}, "did you mean branch?"),
     ]
     results, _output = play(tmp_path, *[{CHECK: options} for options, _message in cases])
     for result, (options, message) in zip(results, cases, strict=True):

@@ -36,6 +36,10 @@ def test_a_stopped_host_names_the_component_even_if_it_has_no_end() -> None:
     assert row["status"] == "stopped at driver"
 
 
+def test_a_host_with_a_blocking_finding_is_not_ok_even_where_nothing_stops_it() -> None:
+    assert host_row("gpu2", {"host": {"findings": [WARN, BLOCK]}}, finished=True)["status"] == "blocked"
+
+
 def test_failed_unreachable_and_not_part_of_the_run_are_told_apart() -> None:
     assert host_row("gpu3", {"host": {"findings": []}}, finished=False)["status"] == "failed"
     assert host_row("gpu4", {}, finished=False)["status"] == "not run"
@@ -68,4 +72,14 @@ def test_table_has_a_line_a_host_and_explains_what_blocks() -> None:
     assert lines[0].split() == ["host", "status", "gpus", "driver", "cuda", "power", "limit", "findings"]
     assert "gpu2: library and module differ" in text
     assert "fix: reboot" in text
-    assert summary(rows) == {"ok": 1, "stopped": 1, "failed": 0, "unreachable": 0, "not run": 0, "block": 1, "warn": 1, "info": 0}
+    assert summary(rows) == {
+        "ok": 1,
+        "blocked": 0,
+        "stopped": 1,
+        "failed": 0,
+        "unreachable": 0,
+        "not run": 0,
+        "block": 1,
+        "warn": 1,
+        "info": 0,
+    }

@@ -349,6 +349,15 @@ CASES = [
         driver("620.70.06"),
     ),
     Case("host.packages_broken", "warn", info(over={"packages": {"broken": ["nvidia-dkms-open"]}}), {}, GOOD, {}),
+    # A transaction of ours that was killed is finished by the driver role, so it must get there.
+    Case(
+        "host.packages_broken",
+        "info",
+        info(over={"packages": {"broken": ["nvidia-dkms-open"]}, "state_files": {"driver": {"pending": {"nvidia-dkms-open": "1"}}}}),
+        driver("620.70.06"),
+        GOOD,
+        driver("620.70.06"),
+    ),
     Case(
         "host.foreign_hold",
         "warn",
