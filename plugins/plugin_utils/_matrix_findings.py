@@ -33,6 +33,7 @@ CATALOG: dict[str, str] = {
     "nvml.impostor_pynvml": "A Python module named pynvml is installed that is not NVIDIA's.",
     "nvml.error": "NVML answers with an error.",
     "host.no_gpu": "No NVIDIA GPU on the PCI bus.",
+    "host.gpu_missing": "GPUs that this collection set up on the host are not there any more.",
     "host.gpu_count": "PCI, NVML and the inventory disagree on the number of GPUs.",
     "host.packages_broken": "Packages of the driver, CUDA or toolkit sets are not fully configured.",
     "host.foreign_hold": "Somebody else holds packages of these sets.",

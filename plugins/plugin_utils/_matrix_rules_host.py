@@ -19,6 +19,7 @@ STATES = "docs/states.md"
 
 def rules(case: Case) -> t.Iterator[Finding]:
     yield from _count(case)
+    yield from _missing(case)
     yield from _packages(case)
     yield from _secure_boot(case)
     yield from _system(case)
@@ -54,6 +55,25 @@ def _count(case: Case) -> t.Iterator[Finding]:
         message=text,
         fix="Look for Xid 79 in the kernel log, check power and seating; correct the expected number if the machine is right.",
         source="gpu_info: sysfs, NVML, gpu_preflight_expected_gpus",
+    )
+
+
+def _missing(case: Case) -> t.Iterator[Finding]:
+    """GPUs in our own record that are gone; told only where every GPU that is there says who it is."""
+    recorded = ((case.facts.get("state_files") or {}).get("gpu_settings_recorded") or {}).get("gpus") or {}
+    present = {gpu.get("uuid") for gpu in case.gpus}
+    gone = sorted(set(recorded) - present)
+    if not gone or None in present:
+        return
+    yield finding(
+        "host.gpu_missing",
+        "warn",
+        found=f"{len(present)} GPUs; not there: {', '.join(gone)}",
+        needed=f"the {len(recorded)} GPUs that were set up",
+        message=f"{len(gone)} of {len(recorded)} GPUs that were set up on this host are not there any more: {', '.join(gone)}.",
+        fix="Look for Xid 79 in the kernel log, check power and seating; if they were taken out for good, run gpu_power once with "
+        "gpu_power_forget_missing.",
+        source="/var/lib/gpufleet/gpu_settings.json",
     )
 
 

@@ -338,6 +338,14 @@ CASES = [
         mismatch("580.178.04", "620.70.06", "620.70.06"),
         {},
     ),
+    Case(
+        "host.gpu_missing",
+        "warn",
+        info(over={"state_files": {"gpu_settings_recorded": {"gpus": {"GPU-that-is-gone": {}}}}}),
+        {},
+        info(over={"state_files": {"gpu_settings_recorded": {"gpus": {GOOD["gpus"][0]["uuid"]: {}}}}}),
+        {},
+    ),
     Case("host.gpu_count", "block", info(over={"counts": {"expected": 9}}), {}, info(over={"counts": {"expected": 8}}), {}),
     Case("host.gpu_count", "block", info(over={"counts": {"nvml": 7}}), {}, GOOD, {}),
     Case(
