@@ -88,7 +88,7 @@ def _guard(path: str) -> t.Iterator[None]:
         os.makedirs(folder, mode=0o755, exist_ok=True)
         fd = os.open(os.path.join(folder, _GUARD), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise HostError(f"cannot use {path}: {exc.strerror}; the lock needs root") from exc
+        raise HostError(f"cannot use {path}: {exc.strerror}; the lock needs root (become: true)") from exc
     try:
         deadline = time.monotonic() + _GUARD_SECONDS
         while True:
