@@ -58,6 +58,13 @@ def named_finding(component: str, name: str, severity: Severity, message: str, s
     return Finding(id=f"{component}.{name}", severity=severity, component=component, message=message, source=source, **rest)
 
 
+def bad_variable(component: str, variable: str, shown: str, expected: str, nearest: str | None, source: str) -> Finding:
+    """A role variable that cannot be used: its name, its value as shown, what was expected, the nearest that works."""
+    texts = {"found": shown, "needed": expected, "nearest": nearest, "fix": f"Set {variable} to {nearest or expected}."}
+    message = f"{variable} is {shown}; expected {expected}."
+    return named_finding(component, "bad_input", "block", message, source, subject=variable, **texts)
+
+
 @dataclass(frozen=True)
 class Change:
     """One difference between desired and actual state; before/after hold any JSON value."""

@@ -14,7 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ._contracts import Finding
+from ._contracts import Finding, bad_variable
 from ._matrix_model import Matrix
 from ._versions import key, minor_of, newest
 
@@ -109,18 +109,7 @@ def parse(desired: t.Mapping[str, t.Any], matrix: Matrix) -> tuple[Settings, lis
 
 def bad_input(name: str, value: t.Any, expected: str, nearest: str | None = None) -> Finding:
     """A setting that cannot be used."""
-    return Finding(
-        id="cuda.bad_input",
-        severity="block",
-        component="cuda",
-        subject=f"cuda_toolkit_{name}",
-        found=repr(value),
-        needed=expected,
-        nearest=nearest,
-        message=f"cuda_toolkit_{name} is {value!r}; expected {expected}.",
-        fix=f"Set cuda_toolkit_{name} to {nearest or expected}.",
-        source="docs/cuda.md, variables",
-    )
+    return bad_variable("cuda", f"cuda_toolkit_{name}", repr(value), expected, nearest, "docs/cuda.md, variables")
 
 
 def near(value: t.Any, choices: t.Iterable[str]) -> str | None:

@@ -14,7 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ._contracts import Finding
+from ._contracts import Finding, bad_variable
 from ._plan_driver_values import boolean, branch, one_of, openpgp_key, packages, parameters, positive, url, version
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -94,18 +94,7 @@ def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
 
 def bad_input(name: str, value: t.Any, expected: str, nearest: str | None = None) -> Finding:
     """A setting that cannot be used."""
-    return Finding(
-        id="driver.bad_input",
-        severity="block",
-        component="driver",
-        subject=f"nvidia_driver_{name}",
-        found=repr(value),
-        needed=expected,
-        nearest=nearest,
-        message=f"nvidia_driver_{name} is {value!r}; expected {expected}.",
-        fix=f"Set nvidia_driver_{name} to {nearest or expected}.",
-        source="docs/driver.md, variables",
-    )
+    return bad_variable("driver", f"nvidia_driver_{name}", repr(value), expected, nearest, "docs/driver.md, variables")
 
 
 def _contradictions(settings: Settings) -> list[Finding]:

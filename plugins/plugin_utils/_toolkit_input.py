@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from . import _toolkit_config
-from ._contracts import Change, Disruption, Finding, Plan, Severity, named_finding
+from ._contracts import Change, Disruption, Finding, Plan, Severity, bad_variable, named_finding
 from ._engine_common import SOURCE
 
 ENGINES = ("docker", "containerd", "crio", "podman")
@@ -114,18 +114,7 @@ def _near(value: t.Any, choices: t.Iterable[str]) -> str | None:
 
 def bad_input(name: str, value: t.Any, expected: str, nearest: str | None = None) -> Finding:
     shown = repr(value) if len(repr(value)) < 120 else repr(value)[:117] + "..."
-    return Finding(
-        id="container_toolkit.bad_input",
-        severity="block",
-        component="container_toolkit",
-        subject=f"nvidia_container_toolkit_{name}",
-        found=shown,
-        needed=expected,
-        nearest=nearest,
-        message=f"nvidia_container_toolkit_{name} is {shown}; expected {expected}.",
-        fix=f"Set nvidia_container_toolkit_{name} to {nearest or expected}.",
-        source=SOURCE,
-    )
+    return bad_variable("container_toolkit", f"nvidia_container_toolkit_{name}", shown, expected, nearest, SOURCE)
 
 
 class Draft:
