@@ -9,12 +9,12 @@ before any GPU was touched and with every old file intact; putting in place is a
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import tempfile
 import typing as t
 
+from ._carried import source_of
 from ._errors import HostError
 from ._files import publish, stage, write_text
 from ._gpu_settings_core import core_files, digest, installed_sha256
@@ -101,14 +101,5 @@ def _swap(temporary: str, folder: str) -> None:
 
 
 def carried_sources() -> dict[str, bytes]:
-    """The host core as files, out of the very module_utils that run now: from the module's archive or from disk."""
-    package = __name__.rpartition(".")[0]
-
-    def source(name: str) -> bytes:
-        module = importlib.import_module(f"{package}.{name}")
-        loader = module.__spec__.loader if module.__spec__ else None
-        if loader is None or not hasattr(loader, "get_data") or not module.__file__:
-            raise HostError(f"the source of {name} cannot be read, so the boot unit cannot be written; use persist: false")
-        return t.cast(bytes, loader.get_data(module.__file__))
-
-    return core_files(source)
+    """The host core as files."""
+    return core_files(source_of)
