@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from conftest import COMMIT, NEWER, HubServer, model, safetensors
+from model_hub import COMMIT, NEWER, HubServer, model, safetensors
 
 from ansible_collections.gpufleet.inference.plugins.module_utils import _model_fetch, _model_job, _model_work
 from ansible_collections.gpufleet.inference.plugins.module_utils._model_hub import ModelError
