@@ -85,11 +85,15 @@ def whole(layout: Layout, record: t.Mapping[str, t.Any], identity: str) -> bool:
 
 
 def prune(layout: Layout, record: dict[str, t.Any], keep: int) -> list[str]:
-    """Remove the oldest snapshots beyond those in use and `keep` others; `snapshots` of the record is in order of arrival."""
+    """Remove all but the revision in use and the `keep` that came last, each with its patched folders.
+
+    `snapshots` of the record is in order of arrival. Of the revision in use only what is in use stays.
+    """
     used = os.path.basename(layout.in_use())
     base = used.partition("+")[0]
-    spare = [name for name in record["snapshots"] if name not in (used, base)]
-    gone = spare[: max(0, len(spare) - keep)]
+    others = list(dict.fromkeys(name.partition("+")[0] for name in reversed(record["snapshots"])))
+    stays = {base, *[name for name in others if name != base][:keep]}
+    gone = [name for name in record["snapshots"] if name.partition("+")[0] not in stays or (name.startswith(base + "+") and name != used)]
     for name in gone:
         shutil.rmtree(layout.snapshot(name), ignore_errors=True)
         del record["snapshots"][name]

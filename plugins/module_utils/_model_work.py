@@ -54,9 +54,10 @@ def state_of(job: Job) -> State:
         if not commit or (job["refresh"] and not pinned(job["revision"])):
             return State("", True, bool(job["patches"]), True)
         identity = _named(commit, job)
-    lacks = not _model_layout.whole(layout, record, identity)
     final = _final(identity, job)
-    unpatched = bool(job["patches"]) and (lacks or not _model_layout.whole(layout, record, final))
+    whole = _model_layout.whole(layout, record, final)
+    lacks = not whole and not _model_layout.whole(layout, record, identity)
+    unpatched = bool(job["patches"]) and not whole
     return State(identity, lacks, unpatched, layout.in_use() != layout.snapshot(final) or not os.path.isdir(layout.current))
 
 

@@ -153,7 +153,9 @@ def test_a_patch_of_a_file_that_is_no_json_needs_its_whole_text(job: Job) -> Non
     assert reason({**job, "patches": {"tokenizer.model": {"a": 1}}}) == "bad_patch"
 
 
-def test_going_back_needs_no_network(job: Job, hub: HubServer) -> None:
+@pytest.mark.parametrize("patches", [{}, {"config.json": {"a": 1}}])
+def test_going_back_needs_no_network(job: Job, hub: HubServer, patches: dict[str, t.Any]) -> None:
+    job["patches"] = patches
     first = work(job)["path"]
     work({**job, "revision": NEWER})
     hub.calls.clear()
@@ -167,6 +169,12 @@ def test_old_snapshots_go_but_not_the_one_that_patches_stand_on(job: Job) -> Non
     done = work(patched)
     assert sorted(os.listdir(Layout(job["store"], "llama").snapshots)) == sorted([NEWER, done["identity"]])
     assert not _model_work.state_of(patched).work
+
+
+def test_patched_folders_that_are_out_of_use_go(job: Job) -> None:
+    for value in (1, 2):
+        done = work({**job, "patches": {"config.json": {"a": value}}})
+    assert sorted(os.listdir(Layout(job["store"], "llama").snapshots)) == sorted([COMMIT, done["identity"]])
 
 
 @pytest.mark.parametrize("harm", ["truncate", "remove", "touch"])
