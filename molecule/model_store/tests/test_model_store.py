@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests/lab/standin"))
-from model_hub import COMMIT, model  # noqa: E402
+from model_hub import COMMIT, model
 
 STORE = "/var/lib/gpufleet/models"
 
@@ -39,12 +39,14 @@ def test_a_folder_was_copied(host: Any) -> None:
 
 def test_nothing_is_left_over(host: Any) -> None:
     assert host.check_output(f"find {STORE} -name '*.incomplete' -o -name '*.partial' -o -name guest -o -name 'half'") == ""
-    assert host.check_output("find /run/gpufleet -name '*.token'") == ""
+    with host.sudo():
+        assert host.check_output("find /run/gpufleet -name '*.token'") == ""
     assert host.check_output(f"stat -c '%U %a' {STORE}/llama/model.json") == "root 644"
 
 
 def test_the_token_is_nowhere_on_the_host(host: Any) -> None:
-    assert host.run("grep -rl lab-token /var/lib/gpufleet /run/gpufleet /var/log/journal").stdout == ""
+    with host.sudo():
+        assert host.run("grep -rl lab-token /etc/model-hub.json /var/lib/gpufleet /run/gpufleet /var/log").stdout == "/etc/model-hub.json\n"
 
 
 def test_a_second_run_was_quiet(action_log: Any, host_tasks: Any) -> None:

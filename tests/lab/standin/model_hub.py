@@ -98,27 +98,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         fault = owner.faults.get(name, "")
         if not fault.startswith("always"):
             owner.faults.pop(name, None)
+        start = int(self.headers.get("Range", "bytes=0-")[6:-1])
+        code, body = (206 if start else 200), content[start:]
         kind = fault.rpartition(" ")[2]
         if kind == "500":
-            return self._error(500, "")
-        if owner.elsewhere and not store and name.endswith(".safetensors"):
-            return self._answer(302, b"", {"Location": f"{owner.elsewhere.url}/store/{revision}/{name}"})
-        start = int(self.headers.get("Range", "bytes=0-")[6:-1])
-        body = content[start:]
-        if kind == "wrong":
-            body = bytes(byte ^ 1 for byte in body)
-        if kind == "slow":
-            self._answer(206 if start else 200, b"", length=len(body))
-            for at in range(0, len(body), 2_000):
-                self.wfile.write(body[at : at + 2_000])
-                self.wfile.flush()
-                time.sleep(1)
-            return None
-        if kind == "cut":
-            self._answer(206 if start else 200, body, length=len(body), send=len(body) // 2)
+            self._error(500, "")
+        elif owner.elsewhere and not store and name.endswith(".safetensors"):
+            self._answer(302, b"", {"Location": f"{owner.elsewhere.url}/store/{revision}/{name}"})
+        elif kind == "slow":
+            self._answer(code, b"", length=len(body))
+            self._drip(body)
+        elif kind == "cut":
+            self._answer(code, body, length=len(body), send=len(body) // 2)
             self.close_connection = True
-            return None
-        return self._answer(206 if start else 200, body)
+        else:
+            self._answer(code, bytes(byte ^ 1 for byte in body) if kind == "wrong" else body)
+
+    def _drip(self, body: bytes) -> None:
+        for at in range(0, len(body), 2_000):
+            self.wfile.write(body[at : at + 2_000])
+            self.wfile.flush()
+            time.sleep(1)
 
     def _error(self, code: int, word: str) -> None:
         self._answer(code, b"", {"X-Error-Code": word} if word else {})

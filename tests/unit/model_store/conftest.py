@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab/standin"))
-from model_hub import COMMIT, HubServer, known  # noqa: E402
+from model_hub import COMMIT, HubServer, known
 
 
 def serving() -> t.Iterator[HubServer]:
