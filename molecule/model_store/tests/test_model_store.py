@@ -46,7 +46,7 @@ def test_nothing_is_left_over(host: Any) -> None:
 
 def test_the_token_is_nowhere_on_the_host(host: Any) -> None:
     with host.sudo():
-        assert host.run("grep -rl lab-token /etc/model-hub.json /var/lib/gpufleet /run/gpufleet /var/log").stdout == "/etc/model-hub.json\n"
+        assert host.run("grep -rl 'lab[-]token' /etc/model-hub.json /var/lib/gpufleet /run/gpufleet /var/log").stdout == "/etc/model-hub.json\n"
 
 
 def test_a_second_run_was_quiet(action_log: Any, host_tasks: Any) -> None:

@@ -81,7 +81,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _manifest(self, revision: str) -> None:
         if revision not in self.server.revisions:
-            return self._error(404, "RevisionNotFound")
+            self._error(404, "RevisionNotFound")
+            return
         commit, files = self.server.revisions[revision]
         siblings = []
         for name, content in files.items():
