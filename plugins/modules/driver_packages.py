@@ -16,7 +16,7 @@ description:
   - Files are downloaded before the transaction begins. While it runs, maintainer scripts start and restart no service.
   - C(/var/lib/gpufleet/driver.json) records which packages and holds are ours and the set before; an interrupted transaction is
     finished by the next run.
-  - Used by role P(gpufleet.inference.nvidia_driver#role), which plans what to ask for. Needs apt.
+  - Used by role P(gpufleet.inference.nvidia_driver#role), which plans what to ask for. Needs apt, or dnf on systems of the Red Hat family.
 options:
   state:
     description:
@@ -85,7 +85,7 @@ options:
     type: str
     default: ""
   repository_url:
-    description: Repository to configure first, a flat APT repository. Empty leaves the host's sources as they are.
+    description: Repository to configure first, a flat APT repository or an RPM repository. Empty leaves the host's sources as they are.
     type: str
     default: ""
   repository_key:
@@ -155,13 +155,13 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils._apt import Apt, PackageError
+from ..module_utils._apt import PackageError
 from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
 from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_transaction import Done, change_holds, change_packages, remove_packages
 from ..module_utils._errors import HostError
+from ..module_utils._package_manager import PackageManager, package_manager
 
-APT = "/usr/bin/apt-get"
 UNFINISHED = ("dpkg_failed", "killed", "timeout", "hung", "failed")
 
 
@@ -189,8 +189,6 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if not os.path.exists(APT):
-        module.fail_json(msg=f"{APT} is not there; this module knows apt only", reason="unresolvable")
     if os.geteuid() != 0:
         module.fail_json(msg="packages are changed by root only; run the task with become: true", reason="failed")
     try:
@@ -204,7 +202,7 @@ def main() -> None:
 
 def _run(module: AnsibleModule) -> Done:
     options, check = module.params, module.check_mode
-    apt = Apt(options["transaction_timeout"])
+    apt = package_manager(options["transaction_timeout"])
     if options["state"] == "absent":
         done = remove_packages(apt, options["names"], check)
         gone = [] if check else remove_repository()
@@ -218,9 +216,9 @@ def _run(module: AnsibleModule) -> Done:
     return change_packages(apt, _request(options), options["source"], options["hold"], check)
 
 
-def _with_repository(apt: Apt, options: dict) -> Done:
+def _with_repository(apt: PackageManager, options: dict) -> Done:
     key = options["repository_key"] or fetch_key(options["repository_key_url"], open_url)
-    repository = Repository(options["repository_url"], key)
+    repository = Repository(options["repository_url"], key, apt)
     configured = repository.configure(apt)
     try:
         done = change_packages(apt, _request(options), options["source"], options["hold"], False)
