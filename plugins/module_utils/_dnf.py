@@ -37,8 +37,6 @@ class Dnf:
     def __init__(self, timeout: float, stream: str = "") -> None:
         self.timeout = timeout
         self.stream = stream
-        self.reset_module = ""
-        """Module whose streams are forgotten when packages are removed."""
 
     def versions(self, names: t.Sequence[str]) -> dict[str, list[tuple[str, str]]]:
         """name → [(version, where from)], newest first; names that nothing offers are missing."""
@@ -80,15 +78,18 @@ class Dnf:
         there, lines = self.installed(), locks.locked(read_text(path) or "")
         return {name for name, line in lines.items() if name not in there or line.startswith(locks.entry(name, there[name][0])[:-1])}
 
+    def check_holds(self) -> None:
+        """Before anything moves: what is to be held can be held."""
+        if locks.list_file() is None:
+            text = f"dnf has no versionlock plugin here ({locks.CONF} is missing, or says enabled = 0), so nothing can be held"
+            raise PackageError("no_versionlock", f"{text}. Install {locks.PLUGIN}, or do not ask for holds")
+
     def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None:
         add, remove = set(add), set(remove)
         path = locks.list_file()
         if path is None:
             if add:
-                raise PackageError(
-                    "no_versionlock",
-                    f"dnf has no versionlock plugin here ({locks.CONF} is missing or says enabled=0), so {', '.join(sorted(add))} cannot be held",
-                )
+                self.check_holds()
             return
         there = self.installed() if add else {}
         locks.write(path, locks.changed(read_text(path) or "", remove, {name: there[name][0] for name in add if name in there}))
@@ -113,7 +114,7 @@ class Dnf:
         self._ask("solve", downgrade=downgrade, run=True, fresh=True, timeout=self.timeout, **_split(specs))
 
     def remove(self, names: t.Sequence[str], simulate: bool = False) -> Simulation:
-        more = {} if simulate else {"run": True, "reset_module": self.reset_module}
+        more = {} if simulate else {"run": True}
         return Simulation(**self._ask("remove", names=list(names), timeout=self.timeout, **more))
 
     def unneeded(self) -> list[str]:

@@ -16,6 +16,7 @@ import typing as t
 from ._files import read_text, write_text
 
 CONF = "/etc/dnf/plugins/versionlock.conf"
+PLUGIN = "python3-dnf-plugin-versionlock"
 LIST = "/etc/dnf/plugins/versionlock.list"
 _ENTRY = re.compile(r"(?P<name>[^\s#!].*?)-(?:\d+:)?[^-\s]+-[^-\s]+$")
 _NOTE = "# Added lock by gpufleet.inference"

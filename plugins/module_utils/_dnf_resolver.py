@@ -135,12 +135,13 @@ def local(request):
 
 
 def remove(request):
-    base = open_base(request, available=False)
+    """Packages, and with them the stream that was enabled for them."""
+    base = open_base(dict(request, stream=""), available=bool(request.get("stream")))
     for name in request["names"]:
         for package in base.sack.query().installed().filter(name=name):
             base.package_remove(package)
-    if request.get("reset_module"):
-        _module_base(base).reset([request["reset_module"]])
+    if request.get("stream") and request.get("run"):
+        _module_base(base).reset([request["stream"].partition(":")[0]])
     return _carry_out(base, dict(request, erase=True))
 
 

@@ -112,7 +112,7 @@ def remove_packages(apt: PackageManager, names: t.Sequence[str], check: bool, gr
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
         apt.set_holds(remove=held)
-        nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies"))
+        nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies", "module_stream"))
         ground.update({"packages": {}, "holds": [], **nothing})
     return Done(bool(present or held), "", before, {})
 

@@ -96,6 +96,13 @@ options:
     description: Where the host fetches that key if O(repository_key) is empty.
     type: str
     default: ""
+  module_stream:
+    description:
+      - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of the
+        module was enabled before. Empty leaves streams as they are.
+      - With O(state=absent), a stream that was enabled here, to be forgotten.
+    type: str
+    default: ""
   transaction_timeout:
     description: Seconds that the download or the transaction may take. DKMS builds take minutes.
     type: int
@@ -150,12 +157,15 @@ reason:
   sample: not_available
 """
 
+import contextlib
 import os
+import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils._apt import PackageError
+from ..module_utils._driver_record import read_record, update_record
 from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
 from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_transaction import Done, change_holds, change_packages, remove_packages
@@ -185,6 +195,7 @@ def main() -> None:
             "repository_url": {"type": "str", "default": ""},
             "repository_key": {"type": "str", "default": "", "no_log": False},
             "repository_key_url": {"type": "str", "default": "", "no_log": False},
+            "module_stream": {"type": "str", "default": ""},
             "transaction_timeout": {"type": "int", "default": 1800},
         },
         supports_check_mode=True,
@@ -202,7 +213,9 @@ def main() -> None:
 
 def _run(module: AnsibleModule) -> Done:
     options, check = module.params, module.check_mode
-    apt = package_manager(options["transaction_timeout"])
+    apt = package_manager(options["transaction_timeout"], options["module_stream"])
+    if options["hold"] and options["names"] and options["state"] == "present":
+        apt.check_holds()
     if options["state"] == "absent":
         done = remove_packages(apt, options["names"], check)
         gone = [] if check else remove_repository()
@@ -211,9 +224,24 @@ def _run(module: AnsibleModule) -> Done:
         return Done(change_holds(apt, options["hold_add"], options["hold_remove"], check), "", {}, {})
     if options["repository_url"] and check:
         return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"]))
-    if options["repository_url"]:
-        return _with_repository(apt, options)
-    return change_packages(apt, _request(options), options["source"], options["hold"], check)
+    with _stream_recorded("" if check else options["module_stream"]):
+        if options["repository_url"]:
+            return _with_repository(apt, options)
+        return change_packages(apt, _request(options), options["source"], options["hold"], check)
+
+
+@contextlib.contextmanager
+def _stream_recorded(stream: str) -> t.Iterator[None]:
+    """A stream that we enable is ours from the moment on at which it may be; where nothing was changed it is not."""
+    before = read_record().get("module_stream")
+    if stream:
+        update_record({"module_stream": stream})
+    try:
+        yield
+    except PackageError as exc:
+        if stream and exc.reason not in UNFINISHED:
+            update_record({"module_stream": before})
+        raise
 
 
 def _with_repository(apt: PackageManager, options: dict) -> Done:
