@@ -53,7 +53,7 @@ def open_base(request, system=True, available=True):
             repo.skip_if_unavailable = repo.skip_if_unavailable and not request.get("reposdir")
             repo._repo.expire()  # noqa: SLF001 - as dnf makecache --refresh does
     base.fill_sack(load_system_repo=system, load_available_repos=available)
-    if request.get("stream"):
+    if request.get("stream") and available:
         base.conf.module_stream_switch = True  # the planner has decided
         _module_base(base).enable([request["stream"]])
     return base

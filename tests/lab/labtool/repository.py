@@ -57,6 +57,11 @@ def ensure(settings: Settings) -> Path:
     return built
 
 
+def public_key(settings: Settings) -> bytes:
+    """The key that signs all of the lab's repositories."""
+    return (ensure(settings) / "ubuntu/noble/key.asc").read_bytes()
+
+
 def load() -> dict[str, Any]:
     import yaml
 
