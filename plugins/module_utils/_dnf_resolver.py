@@ -260,7 +260,7 @@ def reason_of(error):
     kind = type(error).__name__
     words = (
         ("disk_full", r"[Nn]o space left|needs \d+\s*[KMGT]?B? more space|At least \d+ ?[KMGT]?B more space|not enough (free )?space"),
-        ("repository_signature", r"GPG|signature|public key"),
+        ("repository_signature", r"GPG|[Ss]ignature|[Pp]ublic key"),
         ("repository_inconsistent", r"[Cc]hecksum|does not match|incorrect size|[Ii]ntended size|Damaged|no more mirrors.*checksum"),
         ("repository_unreachable", r"Status code: [45]\d\d|Could ?n[o']t (resolve|connect)|Cannot download|Cache-only enabled|Failed to download|Curl error|[Tt]imeout was reached"),
     )

@@ -52,7 +52,7 @@ class PackageManager(t.Protocol):
 
 def package_manager(timeout: float, stream: str = "", root: str = "/") -> PackageManager:
     """By the system's family, not by what programs it has: Debian can have dnf, and EL apt."""
-    family = read_os(Reader(root))["family"]
+    family = read_os(Reader(rootfs=root))["family"]
     if family == "redhat":
         return Dnf(timeout, stream)
     if not os.path.exists(APT):

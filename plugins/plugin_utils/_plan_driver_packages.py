@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ._matrix_types import OsSupport
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_obstacles import broken, downgrade, holds_of_others, in_set, origin
@@ -19,8 +20,6 @@ from ._plan_driver_stream import stream_part
 from ._plan_driver_target import Target
 
 NVIDIA_REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
-NVIDIA_KEYS = {"apt": "3bf863cc.pub", "dnf": "D42D0685.pub"}
-"""Name of NVIDIA's key in its repositories."""
 HEADERS = {"apt": "linux-headers-{}", "dnf": "kernel-devel-{}"}
 """Package with what DKMS needs to build for a kernel release."""
 
@@ -135,7 +134,7 @@ def _repository(part: Part, settings: Settings, target: Target, host: HostDriver
     if not moving and not host.repository_owned:
         return None
     part.change("repository", url, host.repository_url if host.repository_owned else None, url, f"use package repository {url}")
-    key_url = settings.repository_key_url or f"{url}{NVIDIA_KEYS[target.os.package_manager or 'apt']}"
+    key_url = settings.repository_key_url or f"{url}{key_name(target.os)}"
     return {"repository_url": url, "repository_key": settings.repository_key, "repository_key_url": key_url}
 
 
@@ -144,6 +143,11 @@ def repository_url(settings: Settings, target: Target) -> str:
     base = (settings.repository_url or NVIDIA_REPOSITORY).rstrip("/")
     path = target.os.repository_path or ""
     return f"{base}/" if base.endswith(path) else f"{base}/{path}/"
+
+
+def key_name(os: OsSupport) -> str:
+    """Name of NVIDIA's key in its repositories."""
+    return "3bf863cc.pub" if os.package_manager == "apt" else "D42D0685.pub"
 
 
 def _same(one: str, other: str) -> bool:
