@@ -18,8 +18,9 @@ import typing as t
 from . import _dnf_locks as locks
 from . import _dnf_resolver
 from ._apt import PackageError, Simulation
+from ._dnf_session import Session
 from ._files import read_text
-from ._subprocess import run
+from ._subprocess import Result, run
 
 PYTHONS = ("/usr/libexec/platform-python", "/usr/bin/python3", "/usr/bin/python3.9")
 QUESTION_TIMEOUT = 180.0
@@ -37,6 +38,7 @@ class Dnf:
     def __init__(self, timeout: float, stream: str = "") -> None:
         self.timeout = timeout
         self.stream = stream
+        self._session: t.Optional[Session] = None
 
     def versions(self, names: t.Sequence[str]) -> dict[str, list[tuple[str, str]]]:
         """name → [(version, where from)], newest first; names that nothing offers are missing."""
@@ -135,10 +137,10 @@ class Dnf:
         self._ask("local", paths=list(paths), downgrade=downgrade, run=True, erase=True, timeout=self.timeout)
 
     def _ask(self, what: str, timeout: float = QUESTION_TIMEOUT, **more: t.Any) -> t.Any:
-        source = _dnf_resolver.__loader__.get_source(_dnf_resolver.__name__)  # type: ignore[union-attr]
-        request = json.dumps({"do": what, "stream": self.stream, **more})
+        request = {"do": what, "stream": self.stream, **more}
+        asks = what in ("versions", "requires") or (what == "solve" and not (more.get("run") or more.get("download")))
         for python in (python for python in PYTHONS if os.path.exists(python)):
-            result = run([python, "-c", source, request], timeout=timeout, env=ENVIRONMENT)
+            result = self._question(python, request, timeout) if asks else self._work(python, request, timeout)
             if result.state != "ok":
                 raise PackageError(result.state, f"dnf ({what}) did not end: {result.state}")
             if result.rc < 0:
@@ -149,6 +151,26 @@ class Dnf:
             if result.rc != _dnf_resolver.NO_DNF:
                 raise PackageError("failed", f"dnf ({what}) gave no answer: {' / '.join(result.err.splitlines()[-4:])}")
         raise PackageError("no_dnf", "no Python of this host has dnf's interface (package python3-dnf; dnf 5 is not supported)")
+
+    def _question(self, python: str, request: t.Mapping[str, t.Any], timeout: float) -> Result:
+        """By a process that keeps what it has read, until something changes."""
+        if self._session is None:
+            self._session = Session([python, "-c", _source(), "serve"], ENVIRONMENT)
+        result = self._session.ask(json.dumps(request), _dnf_resolver.MARK, timeout)
+        if not result.out:
+            self._session = None
+        return result
+
+    def _work(self, python: str, request: t.Mapping[str, t.Any], timeout: float) -> Result:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        return run([python, "-c", _source(), json.dumps(request)], timeout=timeout, env=ENVIRONMENT)
+
+
+def _source() -> str:
+    loader = t.cast(t.Any, _dnf_resolver.__loader__)
+    return str(loader.get_source(_dnf_resolver.__name__))
 
 
 def _judge(answer: t.Mapping[str, t.Any], what: str) -> t.Any:

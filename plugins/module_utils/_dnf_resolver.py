@@ -13,7 +13,9 @@ import fcntl
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
 
 MARK = "gpufleet-answer "
@@ -30,7 +32,21 @@ class Refused(Exception):
         self.reason = reason
 
 
+_OPEN = {}
+
+
 def open_base(request, system=True, available=True):
+    """A dnf; while questions are served, one for all of them."""
+    if not request.get("serve"):
+        return _open_base(request, system, available)
+    key = request.get("stream")
+    if key not in _OPEN:
+        _OPEN[key] = _open_base(request, True, True)
+    _OPEN[key].reset(goal=True)
+    return _OPEN[key]
+
+
+def _open_base(request, system, available):
     """The host's dnf with its repositories (or only those of folder `reposdir`), from what is cached unless `fresh`."""
     import dnf  # type: ignore[import-not-found,unused-ignore]
 
@@ -231,10 +247,25 @@ def _check_signatures(base, packages):
     for package in packages:
         result, text = base.package_signature_check(package)
         if result == 1:
+            _refuse_other_keys(package)
+            _rpm_lock_free()
             base.package_import_key(package, fullaskcb=lambda answers: True)
             result, text = base.package_signature_check(package)
         if result:
             raise Refused("repository_signature", "{0}: {1}".format(package, text or "its signature is not of the repository's key"))
+
+
+def _refuse_other_keys(package):
+    """A key that did not sign the package must not get into rpm's keyring: try it in an empty one."""
+    keys = [url[len("file://") :] for url in package.repo.gpgkey]
+    if not all(url.startswith("file://") for url in package.repo.gpgkey):
+        return  # of somebody else's repository: dnf fetches it, as always
+    with tempfile.TemporaryDirectory() as keyring:
+        tools = ["rpmkeys", "--dbpath", keyring]
+        good = [subprocess.call([*tools, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+                for words in (["--import", *keys], ["--checksig", package.localPkg()])]  # fmt: skip
+    if any(good):
+        raise Refused("repository_signature", "{0} has no signature by the repository's key".format(package))
 
 
 def _rpm_lock_free():
@@ -280,24 +311,29 @@ ANSWERS = {"update": update, "versions": versions, "requires": requires, "solve"
            "unneeded": unneeded, "fetch": fetch}  # fmt: skip
 
 
+def answer(request):
+    try:
+        return {"ok": ANSWERS[request["do"]](request)}
+    except Refused as exc:
+        return {"reason": exc.reason, "text": str(exc)}
+    except Exception as exc:
+        return {"reason": reason_of(exc), "text": "{0}: {1}".format(type(exc).__name__, exc)}
+
+
 def main(text):
+    """One request as text, or (`serve`) questions from standard input, one a line, until it ends."""
     try:
         import dnf  # type: ignore[import-not-found,unused-ignore] # noqa: F401
     except ImportError:
         return NO_DNF
-    request = json.loads(text)
-    end = time.monotonic() + LOCK_WAIT
-    while True:
-        try:
-            answer = {"ok": ANSWERS[request["do"]](request)}
-        except Refused as exc:
-            answer = {"reason": exc.reason, "text": str(exc)}
-        except Exception as exc:
-            answer = {"reason": reason_of(exc), "text": "{0}: {1}".format(type(exc).__name__, exc)}
-        if answer.get("reason") != "locked" or time.monotonic() > end:
-            break
-        time.sleep(2)
-    print(MARK + json.dumps(answer))
+    for line in sys.stdin if text == "serve" else [text]:
+        end = time.monotonic() + LOCK_WAIT
+        request = dict(json.loads(line), serve=text == "serve")
+        found = answer(request)
+        while found.get("reason") == "locked" and time.monotonic() < end:
+            time.sleep(2)
+            found = answer(request)
+        print("\n" + MARK + json.dumps(found), flush=True)
     return 0
 
 

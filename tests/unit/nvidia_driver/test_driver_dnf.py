@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.inference.plugins.module_utils import _dnf, _dnf_locks, _dnf_resolver, _package_manager
+from ansible_collections.gpufleet.inference.plugins.module_utils import _dnf, _dnf_locks, _dnf_resolver, _dnf_session, _package_manager
 from ansible_collections.gpufleet.inference.plugins.module_utils._apt import Apt, PackageError
 from ansible_collections.gpufleet.inference.plugins.module_utils._dnf import Dnf
 from ansible_collections.gpufleet.inference.plugins.module_utils._subprocess import Result
@@ -57,7 +58,19 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Result], list[list[s
             calls.append(list(argv))
             return result
 
+        class Session:
+            """One process for many questions."""
+
+            def __init__(self, argv: t.Sequence[str], env: t.Mapping[str, str]) -> None:
+                self.argv = list(argv)
+
+            def ask(self, line: str, mark: str, timeout: float) -> Result:
+                return run([*self.argv[:-1], line], timeout=timeout, env=_dnf.ENVIRONMENT)
+
+            def close(self) -> None: ...
+
         monkeypatch.setattr(_dnf, "run", run)
+        monkeypatch.setattr(_dnf, "Session", Session)
         return calls
 
     return install
@@ -157,3 +170,22 @@ def test_manager_is_that_of_the_system(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "etc/os-release").write_text(release)
     monkeypatch.setattr(_package_manager, "APT", "/bin/sh")
     assert isinstance(_package_manager.package_manager(10, root=str(tmp_path)), kind)
+
+
+SERVER = "import sys\nfor line in sys.stdin:\n    print('a plugin talks')\n    print('MARK ' + line.strip(), flush=True)\n"
+
+
+def test_a_session_answers_many_questions_and_ends_with_its_input() -> None:
+    session = _dnf_session.Session([sys.executable, "-c", SERVER], {})
+    assert [session.ask(word, "MARK ", 10).out for word in ("one", "two")] == ["MARK one", "MARK two"]
+    assert session.close() == 0
+
+
+def test_a_session_that_does_not_answer_is_ended() -> None:
+    session = _dnf_session.Session([sys.executable, "-c", "import time; time.sleep(60)"], {})
+    assert session.ask("one", "MARK ", 0.2).state == "timeout"
+
+
+def test_a_session_that_dies_says_how() -> None:
+    session = _dnf_session.Session([sys.executable, "-c", "import sys; sys.exit(3)"], {})
+    assert session.ask("one", "MARK ", 10).rc == 3
