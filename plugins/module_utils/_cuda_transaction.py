@@ -5,23 +5,23 @@
 
 from __future__ import annotations
 
-from ._apt import Apt
 from ._cuda_record import read_record, update_record
 from ._cuda_resolve import CudaRequest, needed_by_others, resolve_cuda
 from ._driver_transaction import Done, Ground, change_packages, remove_packages
+from ._package_manager import PackageManager
 
 GROUND = Ground("CUDA", lambda name: False, resolve_cuda, read_record, update_record)
 """Nobody else's package may go, be it of CUDA by name: it was not put there by us."""
 
 
-def change(apt: Apt, request: CudaRequest, hold: bool, check: bool) -> Done:
+def change(apt: PackageManager, request: CudaRequest, hold: bool, check: bool) -> Done:
     """Make the packages what is asked for."""
     recorded = read_record()
     ours = frozenset({*recorded["packages"], *(recorded.get("pending") or {})})
     return change_packages(apt, request._replace(recorded=ours), "nvidia", hold, check, GROUND)
 
 
-def remove(apt: Apt, check: bool) -> Done:
+def remove(apt: PackageManager, check: bool) -> Done:
     """Purge all that we put there, except what others need by now."""
     record = read_record()
     ours = {*record["packages"], *(record.get("pending") or {})}

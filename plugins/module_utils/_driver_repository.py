@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's APT repository on a host: tried out before it is configured. Private to the collection."""
+"""NVIDIA's package repository on a host: tried out before it is configured. Private to the collection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import shutil
 import tempfile
 import typing as t
 
-from ._apt import Apt, PackageError
+from ._apt import PackageError
+from ._dnf import Dnf
 from ._files import read_text, remove, write_text
+from ._package_manager import PackageManager
 
 KEY_FILE = "/etc/apt/keyrings/gpufleet-nvidia.asc"
 SOURCE_FILE = "/etc/apt/sources.list.d/gpufleet-nvidia.sources"
+DNF_KEY_FILE = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia"
+DNF_SOURCE_FILE = "/etc/yum.repos.d/gpufleet-nvidia.repo"
 _ARMOUR = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
@@ -25,24 +29,36 @@ def source_text(url: str, key_file: str) -> str:
     )
 
 
+def repo_text(url: str, key_file: str) -> str:
+    """gpgcheck alone, as NVIDIA's own file has it: mirrors often lack the signature of the metadata, the packages carry theirs."""
+    return (
+        "# Written by gpufleet.inference, role nvidia_driver; changes here are overwritten.\n"
+        f"[gpufleet-nvidia]\nname=NVIDIA CUDA (gpufleet.inference)\nbaseurl={url}\n"
+        f"enabled=1\ngpgcheck=1\ngpgkey=file://{key_file}\n"
+    )
+
+
 class Repository:
     """Two files; `restore` brings back what was there before `configure`."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, manager: t.Optional[PackageManager] = None) -> None:
         if _ARMOUR not in key:
             raise PackageError("repository_signature", "the repository's key is not an ASCII-armoured OpenPGP public key")
         self.url = url
-        self._wanted = {KEY_FILE: key if key.endswith("\n") else key + "\n", SOURCE_FILE: source_text(url, KEY_FILE)}
+        rpm = isinstance(manager, Dnf)
+        self._key_file, source_file = (DNF_KEY_FILE, DNF_SOURCE_FILE) if rpm else (KEY_FILE, SOURCE_FILE)
+        self._text, self._trial = (repo_text, "try.repo") if rpm else (source_text, "try.sources")
+        self._wanted = {self._key_file: key if key.endswith("\n") else key + "\n", source_file: self._text(url, self._key_file)}
         self._before = {path: read_text(path) for path in self._wanted}
 
-    def configure(self, apt: Apt) -> bool:
+    def configure(self, apt: PackageManager) -> bool:
         """Fetch its lists through a private copy of both files, and only then put them in place. A bad repository leaves no trace."""
-        folder = tempfile.mkdtemp(prefix="gpufleet-apt-")
+        folder = tempfile.mkdtemp(prefix="gpufleet-repository-")
         try:
             os.chmod(folder, 0o755)  # noqa: S103 - apt's own user reads the key
             key_file = f"{folder}/key.asc"
-            write_text(key_file, self._wanted[KEY_FILE])
-            write_text(f"{folder}/parts/try.sources", source_text(self.url, key_file))
+            write_text(key_file, self._wanted[self._key_file])
+            write_text(f"{folder}/parts/{self._trial}", self._text(self.url, key_file))
             apt.update(f"{folder}/parts")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -59,7 +75,7 @@ class Repository:
 
 def remove_repository() -> list[str]:
     """Take our two files away; the paths that were there."""
-    return [path for path in (SOURCE_FILE, KEY_FILE) if remove(path).changed]
+    return [path for path in (SOURCE_FILE, KEY_FILE, DNF_SOURCE_FILE, DNF_KEY_FILE) if remove(path).changed]
 
 
 def fetch_key(url: str, opener: t.Callable[..., t.Any]) -> str:

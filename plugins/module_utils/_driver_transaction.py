@@ -13,14 +13,16 @@ import contextlib
 import os
 import typing as t
 
-from ._apt import Apt, PackageError
+from ._apt import PackageError
 from ._driver_record import read_record, update_record
 from ._driver_resolve import Resolved, resolve
 from ._files import read_text, remove, write_text
+from ._package_manager import PackageManager
 from ._package_sets import set_of
 
 POLICY = "/usr/sbin/policy-rc.d"
 _POLICY_TEXT = "#!/bin/sh\n# gpufleet.inference: no package starts or restarts a service while the driver changes\nexit 101\n"
+DPKG = "/var/lib/dpkg/status"
 _RETRY = ("repository_unreachable", "repository_inconsistent", "not_available", "unresolvable")
 
 
@@ -57,7 +59,7 @@ def driver_ground() -> Ground:
     return Ground("the driver", lambda name: set_of(name) == "driver", resolve, read_record, update_record)
 
 
-def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool, ground: t.Optional[Ground] = None) -> Done:
+def change_packages(apt: PackageManager, request: Ask, source: str, hold: bool, check: bool, ground: t.Optional[Ground] = None) -> Done:
     """Make the set what `request` asks for, in one transaction; the driver's unless said otherwise."""
     ground = ground or driver_ground()
     record = ground.read()
@@ -88,7 +90,7 @@ def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool
     return Done(moves or recorded, resolved.version, before, resolved.packages)
 
 
-def remove_packages(apt: Apt, names: t.Sequence[str], check: bool, ground: t.Optional[Ground] = None) -> Done:
+def remove_packages(apt: PackageManager, names: t.Sequence[str], check: bool, ground: t.Optional[Ground] = None) -> Done:
     """Purge packages of ours, then what came with them and nothing else needs, and forget them."""
     ground = ground or driver_ground()
     record = ground.read()
@@ -110,12 +112,12 @@ def remove_packages(apt: Apt, names: t.Sequence[str], check: bool, ground: t.Opt
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
         apt.set_holds(remove=held)
-        nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies"))
+        nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies", "module_stream"))
         ground.update({"packages": {}, "holds": [], **nothing})
     return Done(bool(present or held), "", before, {})
 
 
-def change_holds(apt: Apt, add: t.Sequence[str], lift: t.Sequence[str], check: bool) -> bool:
+def change_holds(apt: PackageManager, add: t.Sequence[str], lift: t.Sequence[str], check: bool) -> bool:
     """Holds alone, while no package moves."""
     holds = apt.holds()
     record = set(read_record()["holds"])
@@ -126,7 +128,7 @@ def change_holds(apt: Apt, add: t.Sequence[str], lift: t.Sequence[str], check: b
     return changed
 
 
-def heal(apt: Apt, ours: set[str]) -> None:
+def heal(apt: PackageManager, ours: set[str]) -> None:
     """Finish what an interrupted run left, if it is ours; what still fails then shows in the transaction itself."""
     if read_text(POLICY) == _POLICY_TEXT:
         remove(POLICY)
@@ -141,8 +143,9 @@ def heal(apt: Apt, ours: set[str]) -> None:
 
 @contextlib.contextmanager
 def services_left_alone() -> t.Iterator[None]:
-    """Maintainer scripts ask policy-rc.d before they touch a service. A file of the host's own is respected."""
-    if read_text(POLICY) is not None:
+    """Debian's maintainer scripts ask policy-rc.d before they touch a service (class Dnf tells scriptlets otherwise). A file of the host's
+    own is respected."""
+    if read_text(POLICY) is not None or not os.path.exists(DPKG):
         yield
         return
     write_text(POLICY, _POLICY_TEXT, mode=0o755)
@@ -153,7 +156,7 @@ def services_left_alone() -> t.Iterator[None]:
             os.unlink(POLICY)
 
 
-def _resolved(apt: Apt, request: Ask, check: bool, ground: Ground) -> Resolved:
+def _resolved(apt: PackageManager, request: Ask, check: bool, ground: Ground) -> Resolved:
     """With the package lists as they are; only where they do not do, with new ones."""
 
     def attempt() -> Resolved:
@@ -168,7 +171,7 @@ def _resolved(apt: Apt, request: Ask, check: bool, ground: Ground) -> Resolved:
     return attempt()
 
 
-def _download(apt: Apt, request: Ask, resolved: Resolved) -> None:
+def _download(apt: PackageManager, request: Ask, resolved: Resolved) -> None:
     """Package lists may name a release that was withdrawn since: new lists, once."""
     try:
         apt.download(resolved.specs, request.downgrade)
@@ -179,7 +182,7 @@ def _download(apt: Apt, request: Ask, resolved: Resolved) -> None:
         apt.download(resolved.specs, request.downgrade)
 
 
-def _refuse(apt: Apt, request: Ask, resolved: Resolved, ours: set[str], own_holds: set[str], ground: Ground) -> None:
+def _refuse(apt: PackageManager, request: Ask, resolved: Resolved, ours: set[str], own_holds: set[str], ground: Ground) -> None:
     others = sorted(name for name in resolved.remove if not request.is_member(name) and name not in ours and not ground.owns(name))
     if others:
         raise PackageError("would_remove", f"the transaction would remove {', '.join(others)}, which do not belong to {ground.title}")
@@ -188,7 +191,7 @@ def _refuse(apt: Apt, request: Ask, resolved: Resolved, ours: set[str], own_hold
         raise PackageError("foreign_hold", f"the transaction would move {', '.join(held)}, which someone else holds")
 
 
-def _verify(apt: Apt, resolved: Resolved) -> None:
+def _verify(apt: PackageManager, resolved: Resolved) -> None:
     installed = apt.installed()
     wrong = [
         f"{name} is {' '.join(installed.get(name, ('absent',)))}, wanted {version}"
@@ -199,7 +202,7 @@ def _verify(apt: Apt, resolved: Resolved) -> None:
         raise PackageError("dpkg_failed", f"after the transaction {'; '.join(wrong)}")
 
 
-def _hold(apt: Apt, hold: bool, packages: set[str], own: set[str]) -> set[str]:
+def _hold(apt: PackageManager, hold: bool, packages: set[str], own: set[str]) -> set[str]:
     """Set or lift; the holds that are ours afterwards. A foreign hold stays foreign."""
     held = apt.holds()
     if not hold:

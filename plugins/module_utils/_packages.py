@@ -33,6 +33,8 @@ class Packages(t.NamedTuple):
 
     manager: str
     packages: dict[str, Package]
+    streams: t.Mapping[str, str] = {}
+    """Enabled dnf module streams: module → stream."""
 
     def installed(self, *sets: str) -> dict[str, str]:
         """name → version of what is there at all, broken or not."""
@@ -46,7 +48,7 @@ class Packages(t.NamedTuple):
 def read_packages(reader: Reader, family: str) -> Packages:
     """Packages of our sets by the family's package manager."""
     if family in ("redhat", "suse") and _has_rpm(reader):
-        return Packages("zypper" if family == "suse" else "dnf", _rpm(reader, family))
+        return Packages("zypper" if family == "suse" else "dnf", _rpm(reader, family), _streams(reader))
     if os.path.exists(reader.fs("/var/lib/dpkg/status")):
         return Packages("apt", _dpkg(reader))
     return Packages("unknown", {})
@@ -60,6 +62,7 @@ def facts(packages: Packages) -> dict[str, t.Any]:
         "holds": sorted(name for name, p in packages.packages.items() if p.held and p.set in ours),
         "broken": packages.broken(*ours),
         "set": packages.installed(*ours),
+        **({"streams": dict(packages.streams)} if packages.manager == "dnf" else {}),
     }
 
 
@@ -130,6 +133,17 @@ def _dnf_locks(reader: Reader) -> list[str]:
             locks.append(match.group(1) if match else entry)
     text = reader.text(reader.fs("/etc/dnf/versionlock.toml")) or ""
     return locks + re.findall(r"^\s*name\s*=\s*[\"']([^\"']+)[\"']", text, re.MULTILINE)
+
+
+def _streams(reader: Reader) -> dict[str, str]:
+    """dnf keeps a file per module that somebody enabled, disabled or reset."""
+    found, folder = {}, "/etc/dnf/modules.d"
+    for name in reader.names(reader.fs(folder)):
+        text = reader.text(reader.fs(f"{folder}/{name}")) or ""
+        words = dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(\S*)", text, re.MULTILINE))
+        if name.endswith(".module") and words.get("state") == "enabled" and words.get("stream"):
+            found[name[: -len(".module")]] = words["stream"]
+    return found
 
 
 def _zypp_locks(reader: Reader) -> list[str]:

@@ -51,12 +51,12 @@ def run(argv: t.Sequence[str], timeout: float = 10.0, env: t.Optional[t.Mapping[
             os.killpg(process.pid, signal.SIGKILL)
             status = wait_exit(process.pid, _KILL_GRACE)
             state = "hung" if status is None else "timeout"
-        rc = _exit_code(status)
+        rc = exit_code(status)
         process.returncode = rc  # reaped above; else its destructor would wait again
         return Result(state, rc, _content(out), _content(err))
 
 
-def _exit_code(status: t.Optional[int]) -> int:
+def exit_code(status: t.Optional[int]) -> int:
     if status is None:
         return -signal.SIGKILL
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

@@ -17,7 +17,7 @@ description:
     nothing is changed.
   - C(/var/lib/gpufleet/cuda.json) records which packages and holds are ours. What is recorded and not asked for any more is removed in the
     same transaction; packages of others are left alone.
-  - Used by role P(gpufleet.inference.cuda_toolkit#role), which plans what to ask for. Needs apt.
+  - Used by role P(gpufleet.inference.cuda_toolkit#role), which plans what to ask for. Needs apt, or dnf on systems of the Red Hat family.
 options:
   state:
     description: V(absent) purges what is recorded, and its dependencies that nothing else needs.
@@ -55,7 +55,7 @@ options:
     type: str
     default: ""
   repository_url:
-    description: Repository to configure first, a flat APT repository. Empty leaves the host's sources as they are.
+    description: Repository to configure first, a flat APT repository or an RPM repository. Empty leaves the host's sources as they are.
     type: str
     default: ""
   repository_key:
@@ -128,7 +128,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils._apt import Apt, PackageError
+from ..module_utils._apt import PackageError
 from ..module_utils._cuda_environment import remember_link
 from ..module_utils._cuda_record import read_record, update_record
 from ..module_utils._cuda_resolve import CudaRequest, Wanted
@@ -136,8 +136,8 @@ from ..module_utils._cuda_transaction import change, remove
 from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
 from ..module_utils._driver_transaction import Done
 from ..module_utils._errors import HostError
+from ..module_utils._package_manager import PackageManager, package_manager
 
-APT = "/usr/bin/apt-get"
 _MOVED = ("dpkg_failed", "timeout", "hung", "failed")
 _FIXES = {
     "would_install_driver": "Leave out what asks for a driver (cuda, cuda-X-Y, cuda-runtime-X-Y …); drivers are role nvidia_driver's.",
@@ -173,8 +173,6 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        if not os.path.exists(APT):
-            raise PackageError("unresolvable", f"{APT} is not there; this module knows apt only")
         if os.geteuid() != 0:
             raise PackageError("failed", "packages are changed by root only; run the task with become: true")
         done = _run(module)
@@ -186,7 +184,7 @@ def main() -> None:
 
 def _run(module: AnsibleModule) -> Done:
     options, check = module.params, module.check_mode
-    apt = Apt(options["transaction_timeout"])
+    apt = package_manager(options["transaction_timeout"])
     if options["state"] == "absent":
         done = remove(apt, check)
         if options["repository_remove"] and not check:
@@ -204,9 +202,9 @@ def _run(module: AnsibleModule) -> Done:
     return _with_repository(apt, request, options)
 
 
-def _with_repository(apt: Apt, request: CudaRequest, options: dict) -> Done:
+def _with_repository(apt: PackageManager, request: CudaRequest, options: dict) -> Done:
     key = options["repository_key"] or fetch_key(options["repository_key_url"], open_url)
-    repository = Repository(options["repository_url"], key)
+    repository = Repository(options["repository_url"], key, apt)
     configured = repository.configure(apt)
     try:
         done = change(apt, request, options["hold"], False)

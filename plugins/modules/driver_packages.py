@@ -16,7 +16,7 @@ description:
   - Files are downloaded before the transaction begins. While it runs, maintainer scripts start and restart no service.
   - C(/var/lib/gpufleet/driver.json) records which packages and holds are ours and the set before; an interrupted transaction is
     finished by the next run.
-  - Used by role P(gpufleet.inference.nvidia_driver#role), which plans what to ask for. Needs apt.
+  - Used by role P(gpufleet.inference.nvidia_driver#role), which plans what to ask for. Needs apt, or dnf on systems of the Red Hat family.
 options:
   state:
     description:
@@ -85,7 +85,7 @@ options:
     type: str
     default: ""
   repository_url:
-    description: Repository to configure first, a flat APT repository. Empty leaves the host's sources as they are.
+    description: Repository to configure first, a flat APT repository or an RPM repository. Empty leaves the host's sources as they are.
     type: str
     default: ""
   repository_key:
@@ -94,6 +94,13 @@ options:
     default: ""
   repository_key_url:
     description: Where the host fetches that key if O(repository_key) is empty.
+    type: str
+    default: ""
+  module_stream:
+    description:
+      - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of the
+        module was enabled before. Empty leaves streams as they are.
+      - With O(state=absent), a stream that was enabled here, to be forgotten.
     type: str
     default: ""
   transaction_timeout:
@@ -150,18 +157,21 @@ reason:
   sample: not_available
 """
 
+import contextlib
 import os
+import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils._apt import Apt, PackageError
+from ..module_utils._apt import PackageError
+from ..module_utils._driver_record import read_record, update_record
 from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
 from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_transaction import Done, change_holds, change_packages, remove_packages
 from ..module_utils._errors import HostError
+from ..module_utils._package_manager import PackageManager, package_manager
 
-APT = "/usr/bin/apt-get"
 UNFINISHED = ("dpkg_failed", "killed", "timeout", "hung", "failed")
 
 
@@ -185,12 +195,11 @@ def main() -> None:
             "repository_url": {"type": "str", "default": ""},
             "repository_key": {"type": "str", "default": "", "no_log": False},
             "repository_key_url": {"type": "str", "default": "", "no_log": False},
+            "module_stream": {"type": "str", "default": ""},
             "transaction_timeout": {"type": "int", "default": 1800},
         },
         supports_check_mode=True,
     )
-    if not os.path.exists(APT):
-        module.fail_json(msg=f"{APT} is not there; this module knows apt only", reason="unresolvable")
     if os.geteuid() != 0:
         module.fail_json(msg="packages are changed by root only; run the task with become: true", reason="failed")
     try:
@@ -204,7 +213,9 @@ def main() -> None:
 
 def _run(module: AnsibleModule) -> Done:
     options, check = module.params, module.check_mode
-    apt = Apt(options["transaction_timeout"])
+    apt = package_manager(options["transaction_timeout"], options["module_stream"])
+    if options["hold"] and options["names"] and options["state"] == "present":
+        apt.check_holds()
     if options["state"] == "absent":
         done = remove_packages(apt, options["names"], check)
         gone = [] if check else remove_repository()
@@ -213,14 +224,29 @@ def _run(module: AnsibleModule) -> Done:
         return Done(change_holds(apt, options["hold_add"], options["hold_remove"], check), "", {}, {})
     if options["repository_url"] and check:
         return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"]))
-    if options["repository_url"]:
-        return _with_repository(apt, options)
-    return change_packages(apt, _request(options), options["source"], options["hold"], check)
+    with _stream_recorded("" if check else options["module_stream"]):
+        if options["repository_url"]:
+            return _with_repository(apt, options)
+        return change_packages(apt, _request(options), options["source"], options["hold"], check)
 
 
-def _with_repository(apt: Apt, options: dict) -> Done:
+@contextlib.contextmanager
+def _stream_recorded(stream: str) -> t.Iterator[None]:
+    """A stream that we enable is ours from the moment on at which it may be; where nothing was changed it is not."""
+    before = read_record().get("module_stream")
+    if stream:
+        update_record({"module_stream": stream})
+    try:
+        yield
+    except PackageError as exc:
+        if stream and exc.reason not in UNFINISHED:
+            update_record({"module_stream": before})
+        raise
+
+
+def _with_repository(apt: PackageManager, options: dict) -> Done:
     key = options["repository_key"] or fetch_key(options["repository_key_url"], open_url)
-    repository = Repository(options["repository_url"], key)
+    repository = Repository(options["repository_url"], key, apt)
     configured = repository.configure(apt)
     try:
         done = change_packages(apt, _request(options), options["source"], options["hold"], False)

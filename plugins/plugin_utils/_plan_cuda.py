@@ -99,7 +99,7 @@ def _wanted(settings: Settings, host: HostCuda, matrix: Matrix, compat: Package 
             packages.append(Package(name, version, f"CUDA {version}"))
     for library in ("cudnn", "nccl"):
         for major, version in sorted(getattr(settings, library).items()):
-            packages.extend(library_packages(library, major, version, settings.development))
+            packages.extend(library_packages(library, major, version, settings.development, host.manager == "dnf"))
     if compat:
         packages.append(compat)
     packages.extend(Package(name, "", "cuda_toolkit_packages_extra") for name in settings.packages_extra)

@@ -20,16 +20,16 @@ from ._versions import major_of, minor_of, newest
 
 def check_os(part: Part, os: OsSupport, host: HostCuda) -> None:
     """Packages need a repository of NVIDIA's for the system, and a package manager that module cuda_packages knows."""
-    if os.supported and os.package_manager == "apt":
+    if os.supported and os.package_manager in ("apt", "dnf"):
         return
-    why = os.reason or f"packages are installed with apt only as yet, and {os.name} has {os.package_manager or 'none'}"
+    why = os.reason or f"packages are installed with apt or dnf, and {os.name} has {os.package_manager or 'none'}"
     part.find(
         "os_unsupported",
         "block",
         f"CUDA packages cannot be installed on {os.name} ({host.arch}): {why.rstrip('.')}.",
         subject=os.name,
         found=f"{os.name} on {host.arch}",
-        needed="a system with NVIDIA's repository and apt",
+        needed="a system with NVIDIA's repository and apt or dnf",
         nearest=os.nearest or "a runfile (cuda_toolkit_runfiles), which needs no package manager",
         fix="List the toolkits in cuda_toolkit_runfiles, and leave cuDNN and NCCL to the engines' own wheels.",
     )
@@ -58,7 +58,7 @@ def _folder_taken(part: Part, settings: Settings, version: str, found: str, host
         found=f"CUDA {found}",
         needed=f"CUDA {version}, or no folder",
         nearest=found,
-        fix=f"Remove it the way it was installed ({folder(version)}/bin/cuda-uninstaller, apt purge), or ask for {found}.",
+        fix=f"Remove it the way it was installed ({folder(version)}/bin/cuda-uninstaller, apt purge, dnf remove), or ask for {found}.",
     )
 
 

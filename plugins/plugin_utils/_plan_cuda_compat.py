@@ -98,5 +98,5 @@ def _foreign(part: Part, settings: Settings, host: HostCuda) -> None:
                 subject=path,
                 found=f"libcuda {version}",
                 needed=f"newer than driver {host.driver}, or none",
-                fix=f"Remove it the way it was installed (apt purge {package}).",
+                fix=f"Remove it the way it was installed ({'dnf remove' if host.manager == 'dnf' else 'apt purge'} {package}).",
             )

@@ -17,10 +17,10 @@ from ._contracts import Disruption
 from ._matrix_model import Matrix
 from ._plan_cuda_facts import HostCuda, folder
 from ._plan_cuda_input import Settings
-from ._plan_driver_part import Part
+from ._plan_driver_part import Part, unhold
 from ._versions import key, minor_of
 
-TOP = re.compile(r"^(cuda-toolkit-\d+-\d+|cuda-compat-\d+-\d+|libcudnn\d+(-(dev|headers))?(-cuda-\d+)?|libnccl(2|-dev))$")
+TOP = re.compile(r"^(cuda-toolkit-\d+-\d+|cuda-compat-\d+-\d+|libcudnn\d+(-(dev|devel|headers))?(-cuda-\d+)?|libnccl(2|-dev|-devel)?)$")
 """Packages that somebody asks for; the others come as their parts."""
 
 
@@ -42,17 +42,18 @@ def toolkit_package(matrix: Matrix, version: str) -> str:
     return str(row.get("package") or f"cuda-toolkit-{(minor_of(version) or version).replace('.', '-')}")
 
 
-def library_packages(name: str, major: int, version: str, development: bool) -> list[Package]:
+def library_packages(name: str, major: int, version: str, development: bool, rpm: bool = False) -> list[Package]:
     """cuDNN 9 has the CUDA major in its packages' names; cuDNN 8 and NCCL have it in the packages' versions."""
+    dev = "devel" if rpm else "dev"
     title = {"cudnn": "cuDNN", "nccl": "NCCL"}[name] + f" {version} for CUDA {major}"
     if name == "nccl":
-        return [Package(one, version, title, major) for one in ("libnccl2", "libnccl-dev")[: 1 + development]]
+        return [Package(one, version, title, major) for one in ("libnccl" if rpm else "libnccl2", f"libnccl-{dev}")[: 1 + development]]
     generation = version.split(".")[0]
     if int(generation) >= 9:
         stem = f"libcudnn{generation}"
-        names = [f"{stem}-cuda-{major}", *([f"{stem}-dev-cuda-{major}", f"{stem}-headers-cuda-{major}"] if development else [])]
+        names = [f"{stem}-cuda-{major}", *([f"{stem}-{dev}-cuda-{major}", f"{stem}-headers-cuda-{major}"] if development else [])]
         return [Package(one, version, title) for one in names]
-    return [Package(one, version, title, major) for one in (f"libcudnn{generation}", f"libcudnn{generation}-dev")[: 1 + development]]
+    return [Package(one, version, title, major) for one in (f"libcudnn{generation}", f"libcudnn{generation}-{dev}")[: 1 + development]]
 
 
 def package_part(settings: Settings, wanted: list[Package], host: HostCuda) -> Part:
@@ -104,7 +105,7 @@ def _one(part: Part, settings: Settings, package: Package, host: HostCuda) -> No
             subject=package.name,
             found=f"{package.name} {there} on hold, not by this role",
             needed="no foreign hold on the packages that change",
-            fix=f"If the hold has served its time: apt-mark unhold {package.name}. Otherwise ask for {there}.",
+            fix=f"If the hold has served its time: {unhold(host.manager, package.name)}. Otherwise ask for {there}.",
         )
 
 

@@ -24,6 +24,8 @@ from ._plan_driver_reboot import reasons, reboot_part
 from ._plan_driver_running import running_part
 from ._plan_driver_target import Target, choose
 
+MANAGERS = ("apt", "dnf")
+
 
 def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context) -> Plan:
     """`desired`: the variables of role nvidia_driver without their prefix."""
@@ -40,7 +42,7 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     result.findings.extend(findings)
     if target is None:
         return result
-    if target.os.package_manager != "apt":
+    if target.os.package_manager not in MANAGERS:
         result.findings.append(_package_manager(target))
         return result
     _plan_present(result, settings, target, host, context)
@@ -48,15 +50,15 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
 
 
 def _package_manager(target: Target) -> Finding:
-    # dnf and zypper belong here once driver_packages has their backends.
     return Finding(
         id="driver.package_manager",
         severity="block",
         component="driver",
         subject=target.os.name,
         found=f"{target.os.name} with {target.os.package_manager}",
-        needed="a system with apt",
-        message=f"This version of the collection changes driver packages with apt only, {target.os.name} has {target.os.package_manager}.",
+        needed=f"a system with {' or '.join(MANAGERS)}",
+        message=f"This version of the collection changes driver packages with {' and '.join(MANAGERS)}, "
+        f"{target.os.name} has {target.os.package_manager}.",
         fix="Install the driver by other means and leave this role out; the other roles work with any driver.",
         source="docs/driver.md, systems",
     )

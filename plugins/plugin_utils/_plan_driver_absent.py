@@ -40,6 +40,8 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
         packages.details["packages"] = {"state": "absent", "names": ours}
+        if host.record_stream:
+            packages.details["packages"]["module_stream"] = host.record_stream
     files = module_part(settings, host, "")
     because = reasons(settings, host, "" if ours or not host.version else host.version, None)
     work = bool(packages.changes or files.changes)

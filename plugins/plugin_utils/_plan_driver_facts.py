@@ -69,10 +69,12 @@ class HostDriver:
         self.holds: set[str] = set(packages.get("holds") or [])
         self.broken: list[str] = sorted(packages.get("broken") or [])
         self.package_set: dict[str, str] = _dict(packages.get("set"))
+        self.streams: dict[str, str] = _dict(packages.get("streams"))
 
         self.record_packages: dict[str, str] = _dict(record.get("packages"))
         self.record_holds: set[str] = set(record.get("holds") or [])
         self.record_source: str | None = record.get("source")
+        self.record_stream: str | None = record.get("module_stream")
         self.record_pending: dict[str, str] = _dict(record.get("pending"))
         self.record_initramfs: dict[str, str] = _dict(record.get("initramfs"))
         self.rebooted_for: dict[str, str] = _dict(record.get("rebooted_for"))

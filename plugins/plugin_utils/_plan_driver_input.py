@@ -23,6 +23,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "kernel_modules": ("auto", "open", "proprietary"),
     "reboot": ("never", "if_needed", "delegate"),
     "fabric_manager": ("auto", "present", "absent"),
+    "module_stream": ("keep", "switch"),
 }
 TRUE_FALSE = "true or false"
 A_URL = "a URL (http, https or file), or empty"
@@ -72,6 +73,7 @@ class Settings:
     reboot_timeout: int = 900
     package_timeout: int = 1800
     fabric_manager: str = "auto"
+    module_stream: str = "keep"
 
 
 def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
-from ._plan_driver_part import Part
+from ._plan_driver_part import Part, unhold
 from ._plan_driver_target import Target
 
 
@@ -81,6 +81,6 @@ def holds_of_others(part: Part, target: Target, host: HostDriver) -> None:
             f"Package {name} is held by someone else, and the asked change would have to move it.",
             found=f"{name} on hold, not by this role",
             needed="no foreign hold on the packages that change",
-            fix=f"If the hold has served its time: apt-mark unhold {name}. Otherwise ask for the installed version.",
+            fix=f"If the hold has served its time: {unhold(host.manager, name)}. Otherwise ask for the installed version.",
             subject=name,
         )

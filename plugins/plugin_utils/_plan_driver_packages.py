@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import typing as t
 
+from ._matrix_types import OsSupport
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_obstacles import broken, downgrade, holds_of_others, in_set, origin
 from ._plan_driver_part import Part
+from ._plan_driver_stream import stream_part
 from ._plan_driver_target import Target
 
 NVIDIA_REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
-NVIDIA_KEY = "3bf863cc.pub"
-"""Name of NVIDIA's key in its APT repositories."""
+HEADERS = {"apt": "linux-headers-{}", "dnf": "kernel-devel-{}"}
+"""Package with what DKMS needs to build for a kernel release."""
 
 
 def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
@@ -27,7 +29,9 @@ def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
     part = Part()
     broken(part, host)
     why = _why(settings, target, host)
+    stream = ""
     if why:
+        stream = stream_part(part, settings, target, host)
         origin(part, host)
         downgrade(part, settings, target, host)
         holds_of_others(part, target, host)
@@ -42,7 +46,7 @@ def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
         )
     repository = _repository(part, settings, target, host, bool(why))
     if part.changes:
-        part.details["packages"] = request(settings, target, host, repository)
+        part.details["packages"] = {**request(settings, target, host, repository), **({"module_stream": stream} if stream else {})}
     _own_holds(part, settings, target, host, bool(why))
     return part
 
@@ -55,7 +59,7 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
         "same_version": sorted({*packages.same_version} & {*target.names}),
         "members": list(packages.members),
         "not_members": list(packages.not_members),
-        "optional": [f"linux-headers-{release}" for release in headers_wanted(settings, target, host)],
+        "optional": [HEADERS[target.os.package_manager or "apt"].format(release) for release in headers_wanted(settings, target, host)],
         "branch": target.branch,
         "version": target.version,
         "source": target.source,
@@ -130,7 +134,7 @@ def _repository(part: Part, settings: Settings, target: Target, host: HostDriver
     if not moving and not host.repository_owned:
         return None
     part.change("repository", url, host.repository_url if host.repository_owned else None, url, f"use package repository {url}")
-    key_url = settings.repository_key_url or f"{url}{NVIDIA_KEY}"
+    key_url = settings.repository_key_url or f"{url}{key_name(target.os)}"
     return {"repository_url": url, "repository_key": settings.repository_key, "repository_key_url": key_url}
 
 
@@ -139,6 +143,11 @@ def repository_url(settings: Settings, target: Target) -> str:
     base = (settings.repository_url or NVIDIA_REPOSITORY).rstrip("/")
     path = target.os.repository_path or ""
     return f"{base}/" if base.endswith(path) else f"{base}/{path}/"
+
+
+def key_name(os: OsSupport) -> str:
+    """Name of NVIDIA's key in its repositories."""
+    return "3bf863cc.pub" if os.package_manager == "apt" else "D42D0685.pub"
 
 
 def _same(one: str, other: str) -> bool:

@@ -16,6 +16,11 @@ from ._contracts import Change, Disruption, Finding, Severity, named_finding
 SOURCE = "docs/driver.md"
 
 
+def unhold(manager: str, names: str) -> str:
+    """The command that lifts a hold on a host."""
+    return f"dnf versionlock delete {names}" if manager == "dnf" else f"apt-mark unhold {names}"
+
+
 @dataclass
 class Part:
     """What one aspect (packages, module files, services, reboot) adds to the plan; details go to converge."""

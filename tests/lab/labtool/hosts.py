@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from . import image, network
+from . import image, network, repository
 from .engine import Engine
 from .settings import LAB_DIR, LabError, Settings
 
@@ -128,7 +128,7 @@ class Fleet:
             return False
 
     def _spec(self, host: Host, tag: str) -> str:
-        return f"{tag} {host.address} {host.privileged} {self.settings.state}"
+        return f"{tag} {host.image} {host.address} {host.privileged} {self.settings.state}"
 
     def _create(self, host: Host, tag: str, subnet: ipaddress.IPv4Network) -> None:
         container = self.container(host.name)
@@ -150,6 +150,8 @@ class Fleet:
     def _site(self, host: Host) -> Path:
         site = self.settings.state / "site" / host.name
         (site / "apt").mkdir(parents=True, exist_ok=True)
+        (site / "repository.asc").write_bytes(repository.public_key(self.settings))
+        (site / "os-release").write_text(image.identity(host.image))
         (site / "authorized_keys").write_text(self.key.with_suffix(".pub").read_text())
         return site
 

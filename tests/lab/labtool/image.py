@@ -50,13 +50,26 @@ def recipe(image: str) -> configparser.SectionProxy:
     return parser[image]
 
 
+def base(image: str) -> str:
+    """The image that is built: a pseudo host's own is another one with an os-release of its own."""
+    return recipe(image)["base"] or image
+
+
+def identity(image: str) -> str:
+    """os-release of a pseudo host; empty for what goes by its own name."""
+    path = LAB_DIR / "os" / image
+    return path.read_text() if recipe(image)["base"] else ""
+
+
 def _packages(image: str) -> list[str]:
     section = recipe(image)
-    return section["include"].split() + section.get("extra", "").split()
+    without = section["without"].split()
+    return [name for name in section["include"].split() if name not in without] + section.get("extra", "").split()
 
 
 def tag(image: str) -> str:
     """An image of one's own can be used by its full reference (LAB_IMAGE_DEBIAN12=quay.io/…); else the hash of the recipe."""
+    image = base(image)
     own = os.environ.get("LAB_IMAGE_" + image.upper().replace("-", "_"))
     if own:
         return own
@@ -72,6 +85,7 @@ def tag(image: str) -> str:
 
 
 def ensure(settings: Settings, engine: Engine, image: str) -> str:
+    image = base(image)
     name = tag(image)
     if engine.has_image(name):
         return name

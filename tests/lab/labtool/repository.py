@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import cuda, deb
+from . import cuda, deb, rpmrepo
 from .deb import Content, Package
 from .payload import ROLE_FILES, STANDIN, Payloads, literal
 from .settings import LAB_DIR, LabError, Settings
@@ -22,8 +22,8 @@ RELATIONS = ("depends", "recommends", "conflicts", "replaces", "provides")
 
 def _inputs() -> list[Path]:
     sources = [path for path in ROLE_FILES.rglob("*") if path.is_file() and path.suffix in {".c", ".h", ".sh", ""}]
-    tools = [LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py")]
-    return [DESCRIPTION, *tools, *sorted(sources), *sorted(STANDIN.iterdir())]
+    tools = [LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py", "rpm.py", "rpmrepo.py")]
+    return [DESCRIPTION, rpmrepo.DESCRIPTION, *tools, *sorted(sources), *sorted(STANDIN.iterdir())]
 
 
 def fingerprint() -> str:
@@ -57,6 +57,11 @@ def ensure(settings: Settings) -> Path:
     return built
 
 
+def public_key(settings: Settings) -> bytes:
+    """The key that signs all of the lab's repositories."""
+    return (ensure(settings) / "ubuntu/noble/key.asc").read_bytes()
+
+
 def load() -> dict[str, Any]:
     import yaml
 
@@ -82,14 +87,15 @@ def _build(out: Path, cache: Path) -> None:
             folder = out / repository["path"]
             deb.write_repository(folder, packages, repository["release"], sign)
             (folder / repository["key_file"]).resolve().write_bytes(armoured)
+        rpmrepo.Build(description, payloads, sign, armoured).write(out)
         cuda.write_runfiles(out / "compute/cuda", [toolkit for toolkit in description["cuda_toolkits"] if "runfile" in toolkit])
     finally:
         subprocess.run(["gpgconf", "--homedir", str(gnupg), "--kill", "all"], capture_output=True, timeout=30)
 
 
 def _key(cache: Path) -> Path:
-    """A signing key of this machine's labs; it signs nothing else and never leaves the cache."""
-    home = cache / "gnupg"
+    """A signing key of this machine's labs; it signs nothing else and never leaves the cache. RSA, as NVIDIA's: every rpm reads it."""
+    home = cache / "gnupg-rsa"
     if not (home / "ready").exists():
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(mode=0o700)
@@ -103,7 +109,7 @@ def _key(cache: Path) -> Path:
             "",
             "--quick-gen-key",
             "Test lab (not NVIDIA)",
-            "ed25519",
+            "rsa2048",
             "sign",
             "never",
         ]

@@ -91,7 +91,7 @@ def test_the_runfile_of_a_release_whose_file_name_is_a_guess_needs_its_url() -> 
     assert ids(make(wanted), "block") == []
 
 
-def test_packages_need_apt_and_runfiles_do_not() -> None:
-    rocky = host(host={"os": {"id": "rocky", "version_id": "9.4", "pretty_name": "Rocky Linux 9.4"}}, packages={"manager": "dnf"})
-    assert the(make({"versions": ["12.8.1"]}, rocky), "cuda.os_unsupported").severity == "block"
-    assert ids(make({"versions": ["12.8.1"], "runfiles": {"12.8.1": {"sha256": SHA256}}}, rocky), "block") == []
+def test_packages_need_apt_or_dnf_and_runfiles_do_not() -> None:
+    sles = host(host={"os": {"id": "sles", "version_id": "15.7", "pretty_name": "SLES 15 SP7"}}, packages={"manager": "zypper"})
+    assert the(make({"versions": ["12.8.1"]}, sles), "cuda.os_unsupported").severity == "block"
+    assert ids(make({"versions": ["12.8.1"], "runfiles": {"12.8.1": {"sha256": SHA256}}}, sles), "block") == []

@@ -63,8 +63,8 @@ class SmallMatrix:
     """Debian 12 with two branches; enough to ask every question of the planner."""
 
     def os(self, facts_os: t.Mapping[str, t.Any], arch: str) -> OsSupport:
-        known = facts_os.get("id") in ("debian", "rocky") and arch == "x86_64"
-        manager = "apt" if facts_os.get("id") == "debian" else "dnf"
+        known = facts_os.get("id") in ("debian", "sles") and arch == "x86_64"
+        manager = "apt" if facts_os.get("id") == "debian" else "zypper"
         return OsSupport(
             known,
             known,

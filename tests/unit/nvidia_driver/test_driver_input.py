@@ -99,9 +99,9 @@ def test_unsupported_system_is_refused_before_any_change() -> None:
     assert not plan.details.get("packages")
 
 
-def test_system_without_apt_is_refused_before_any_change() -> None:
-    plan = planned(facts({"host": {"os": {"id": "rocky"}}}), branch=580)
-    assert found(plan, "package_manager").found == "Debian 12 with dnf"
+def test_system_with_another_manager_is_refused_before_any_change() -> None:
+    plan = planned(facts({"host": {"os": {"id": "sles"}}}), branch=580)
+    assert found(plan, "package_manager").found == "Debian 12 with zypper"
     assert not plan.changes
 
 

@@ -1,0 +1,341 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One question to dnf's Python interface, or one transaction; its text is run by the system's own Python, which has that interface.
+
+Private to the collection. It imports nothing of it: it is started as `python -c TEXT JSON` and answers with a line that begins with MARK,
+since plugins of the site print what they like. Modules use class Dnf (_dnf.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+MARK = "gpufleet-answer "
+LOCK_WAIT = 120
+NO_DNF = 3
+"""Exit status of a Python without dnf's interface."""
+
+
+class Refused(Exception):
+    """Why not: a stable word and a text."""
+
+    def __init__(self, reason, text):
+        super().__init__(text)
+        self.reason = reason
+
+
+_OPEN = {}
+
+
+def open_base(request, system=True, available=True):
+    """A dnf; while questions are served, one for all of them."""
+    if not request.get("serve"):
+        return _open_base(request, system, available)
+    key = request.get("stream")
+    if key not in _OPEN:
+        _OPEN[key] = _open_base(request, True, True)
+    _OPEN[key].reset(goal=True)
+    return _OPEN[key]
+
+
+def _open_base(request, system, available):
+    """The host's dnf with its repositories (or only those of folder `reposdir`), from what is cached unless `fresh`."""
+    import dnf  # type: ignore[import-not-found,unused-ignore]
+
+    base = dnf.Base()
+    base.conf.read()
+    base.conf.substitutions.update_from_etc(base.conf.installroot, varsdir=base.conf.varsdir)
+    base.conf.assumeyes = True
+    base.conf.exit_on_lock = True
+    base.conf.install_weak_deps = False
+    base.conf.clean_requirements_on_remove = False
+    base.conf.cacheonly = 0 if request.get("fresh") else 2
+    if request.get("reposdir"):
+        base.conf.reposdir = [request["reposdir"]]
+    base.init_plugins(disabled_glob=["versionlock"])  # locks are read by class Dnf, which tells ours from those of others
+    base.pre_configure_plugins()
+    base.read_all_repos()
+    base.configure_plugins()
+    if request.get("expire"):
+        for repo in base.repos.iter_enabled():
+            repo.skip_if_unavailable = repo.skip_if_unavailable and not request.get("reposdir")
+            repo._repo.expire()  # noqa: SLF001 - as dnf makecache --refresh does
+    base.fill_sack(load_system_repo=system, load_available_repos=available)
+    if request.get("stream") and available:
+        base.conf.module_stream_switch = True  # the planner has decided
+        _module_base(base).enable([request["stream"]])
+    return base
+
+
+def _module_base(base):
+    import dnf.module.module_base  # type: ignore[import-not-found,unused-ignore]
+
+    return dnf.module.module_base.ModuleBase(base)
+
+
+def evr(package):
+    text = package.version + "-" + package.release
+    return text if package.epoch == 0 else "{0}:{1}".format(package.epoch, text)
+
+
+def update(request):
+    open_base(dict(request, fresh=True, expire=True), system=False)
+    return {}
+
+
+def versions(request):
+    """spec (a name, or a name with a version) → [(version, where from)], newest first."""
+    base, found = open_base(request, system=False), {}
+    for spec in request["names"]:
+        packages = sorted(_matching(base, spec).available(), reverse=True)
+        origins = [(evr(p), (list(p.repo.baseurl) or [p.repo.metalink or p.repo.mirrorlist or p.repo.id])[0]) for p in packages if p.arch != "src"]
+        if origins:
+            found[spec] = list(dict.fromkeys(origins))
+    return found
+
+
+def _matching(base, spec):
+    import dnf.subject  # type: ignore[import-not-found,unused-ignore]
+
+    return dnf.subject.Subject(spec).get_best_query(base.sack, with_provides=False, with_filenames=False)
+
+
+def _exact(base, name, version):
+    """The available package of exactly this version, or none."""
+    found = [p for p in base.sack.query().available().filter(name=name) if evr(p) == version and p.arch in (base.conf.basearch, "noarch")]
+    return found[0] if found else None
+
+
+def requires(request):
+    """name → [[(package, lowest version), …alternatives], …]; what the files and libraries of the system provide is left out."""
+    base, found = open_base(request, system=False), {}
+    for name, version in request["specs"].items():
+        package = _exact(base, name, version)
+        if package is not None:
+            groups = [_providers(base, relation) for relation in package.requires]
+            found[name] = [group for group in groups if group]
+    return found
+
+
+def _providers(base, relation):
+    text = re.match(r"([^\s(]\S*)(?:\s+(>=|=)\s+(\S+))?", str(relation))
+    if not text or text.group(1).startswith("/"):
+        return []
+    names = sorted({p.name for p in base.sack.query().available().filter(provides=relation)})
+    bound = (text.group(3) or "") if text.group(1) in names else ""
+    own = [text.group(1)] if text.group(1) in names else names
+    return [(name, bound) for name in own]
+
+
+def solve(request):
+    """What a transaction would do; with `download` its files are fetched, with `run` it is done."""
+    base = open_base(request)
+    _goal(base, request)
+    return _carry_out(base, request)
+
+
+def local(request):
+    """One transaction from files alone."""
+    base = open_base(dict(request, stream=None), available=False)
+    for package in base.add_remote_rpms(request["paths"]):
+        _put(base, package, request)
+    return _carry_out(base, request)
+
+
+def remove(request):
+    """Packages, and with them the stream that was enabled for them."""
+    base = open_base(dict(request, stream=""), available=bool(request.get("stream")))
+    for name in request["names"]:
+        for package in base.sack.query().installed().filter(name=name):
+            base.package_remove(package)
+    if request.get("stream") and request.get("run"):
+        _module_base(base).reset([request["stream"].partition(":")[0]])
+    return _carry_out(base, dict(request, erase=True))
+
+
+def unneeded(request):
+    base = open_base(request, available=False)
+    return {"names": sorted({p.name for p in base.sack.query()._unneeded(base.history.swdb)})}  # noqa: SLF001 - as dnf autoremove
+
+
+def fetch(request):
+    """Exact files into a folder: name → path."""
+    base, packages = open_base(dict(request, fresh=False)), {}
+    for name, version in request["specs"].items():
+        package = _exact(base, name, version)
+        if package is None:
+            raise Refused("not_available", "no repository of this host offers {0} {1}".format(name, version))
+        packages[name] = package
+    for package in packages.values():
+        package.repo.pkgdir = request["folder"]
+    base.download_packages(list(packages.values()))
+    _check_signatures(base, packages.values())
+    return {name: package.localPkg() for name, package in packages.items()}
+
+
+def _goal(base, request):
+    missing = []
+    for name, version in request["install"].items():
+        package = _exact(base, name, version) if version else None
+        there = [p for p in base.sack.query().installed().filter(name=name) if evr(p) == version]
+        if package is not None:
+            _put(base, package, request)
+        elif version and not there:
+            missing.append("{0} {1}".format(name, version))
+        elif not version:
+            base.install(name, strict=True)
+    if missing:
+        raise Refused("unresolvable", "no repository offers " + ", ".join(missing))
+    for name in request["erase"]:
+        for package in base.sack.query().installed().filter(name=name):
+            base.package_remove(package)
+    for older in _left_twice(base):
+        base.package_remove(older)
+
+
+def _put(base, package, request):
+    installed = base.sack.query().installed().filter(name=package.name, arch=[package.arch, "noarch"])
+    newest = max(installed, default=None)
+    if newest is None or base.sack.query().filterm(name=package.name).installed().filter(provides="installonlypkg(kernel)"):
+        base.package_install(package)
+    elif package > newest:
+        base.package_upgrade(package)
+    elif package < newest:
+        if not request.get("downgrade"):
+            raise Refused("unresolvable", "{0} would go down from {1} to {2}".format(package.name, evr(newest), evr(package)))
+        base.package_downgrade(package)
+
+
+def _left_twice(base):
+    """The older of two versions of one package: an update that was killed put the new one there and did not come to take the old away."""
+    groups = {}
+    for package in base.sack.query().installed():
+        groups.setdefault((package.name, package.arch), []).append(package)
+    keep = base._get_installonly_query().installed() if hasattr(base, "_get_installonly_query") else ()  # noqa: SLF001
+    several = {package.name for package in keep} | {"gpg-pubkey"}
+    return [p for (name, _arch), packages in groups.items() if len(packages) > 1 and name not in several for p in sorted(packages)[:-1]]
+
+
+def _carry_out(base, request):
+    base.resolve(allow_erasing=bool(request.get("erase")))
+    coming = [item.pkg for item in base.transaction if item.action_name in ("Install", "Upgrade", "Downgrade", "Reinstall", "Obsoleting")]
+    names = {package.name for package in coming}
+    going = sorted({item.name for item in base.transaction if item.action_name in ("Removed", "Obsoleted", "Erase")} - names)
+    again = sorted({p.name for p in base.transaction.remove_set} - names - set(going))
+    out = {"install": {package.name: evr(package) for package in coming}, "remove": sorted({*going, *again}), "error": ""}
+    twice = sorted(item.name for item in base.transaction if item.action_name in ("Removed", "Erase") and item.name in names)
+    out["remove"] = sorted({*out["remove"], *twice} - names)
+    if request.get("download") or request.get("run"):
+        remote = [package for package in coming if package.reponame != "@commandline"]
+        base.download_packages(remote)
+        _check_signatures(base, remote)
+    if request.get("run"):
+        _rpm_lock_free()
+        base.do_transaction()
+    return out
+
+
+def _check_signatures(base, packages):
+    for package in packages:
+        result, text = base.package_signature_check(package)
+        if result == 1:
+            _refuse_other_keys(package)
+            _rpm_lock_free()
+            base.package_import_key(package, fullaskcb=lambda answers: True)
+            result, text = base.package_signature_check(package)
+        if result:
+            raise Refused("repository_signature", "{0}: {1}".format(package, text or "its signature is not of the repository's key"))
+
+
+def _refuse_other_keys(package):
+    """A key that did not sign the package must not get into rpm's keyring: try it in an empty one."""
+    keys = [url[len("file://") :] for url in package.repo.gpgkey]
+    if not all(url.startswith("file://") for url in package.repo.gpgkey):
+        return  # of somebody else's repository: dnf fetches it, as always
+    with tempfile.TemporaryDirectory() as keyring:
+        tools = ["rpmkeys", "--dbpath", keyring]
+        good = [subprocess.call([*tools, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+                for words in (["--import", *keys], ["--checksig", package.localPkg()])]  # fmt: skip
+    if any(good):
+        raise Refused("repository_signature", "{0} has no signature by the repository's key".format(package))
+
+
+def _rpm_lock_free():
+    """librpm waits for another rpm without a bound; dnf's own locks do not know of it."""
+    import rpm  # type: ignore[import-not-found,unused-ignore]
+
+    path = os.path.join(rpm.expandMacro("%{_dbpath}"), ".rpm.lock")
+    end = time.monotonic() + LOCK_WAIT
+    while os.path.exists(path):
+        with open(path, "r+") as handle:
+            try:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if time.monotonic() > end:
+                    raise Refused("locked", "another rpm holds {0} for more than {1} s".format(path, LOCK_WAIT))
+        time.sleep(1)
+
+
+def reason_of(error):
+    """A stable word for dnf's exceptions."""
+    text = str(error)
+    kind = type(error).__name__
+    words = (
+        ("disk_full", r"[Nn]o space left|needs \d+\s*[KMGT]?B? more space|At least \d+ ?[KMGT]?B more space|not enough (free )?space"),
+        ("repository_signature", r"GPG|[Ss]ignature|[Pp]ublic key"),
+        ("repository_inconsistent", r"[Cc]hecksum|does not match|incorrect size|[Ii]ntended size|Damaged|no more mirrors.*checksum"),
+        ("repository_unreachable", r"Status code: [45]\d\d|Could ?n[o']t (resolve|connect)|Cannot download|Cache-only enabled|Failed to download|Curl error|[Tt]imeout was reached"),
+    )
+    if kind in ("LockError", "ProcessLockError", "MetadataLockError", "RpmdbLockError", "DownloadLockError", "ThreadLockError"):
+        return "locked"
+    for reason, pattern in words:
+        if re.search(pattern, text):
+            return reason
+    if kind in ("DepsolveError", "MarkingError", "MarkingErrors", "PackageNotFoundError", "PackagesNotAvailableError", "PackagesNotInstalledError"):
+        return "unresolvable"
+    if kind in ("RepoError", "DownloadError"):
+        return "repository_unreachable"
+    return "dpkg_failed" if kind == "TransactionCheckError" else "failed"
+
+
+ANSWERS = {"update": update, "versions": versions, "requires": requires, "solve": solve, "local": local, "remove": remove,
+           "unneeded": unneeded, "fetch": fetch}  # fmt: skip
+
+
+def answer(request):
+    try:
+        return {"ok": ANSWERS[request["do"]](request)}
+    except Refused as exc:
+        return {"reason": exc.reason, "text": str(exc)}
+    except Exception as exc:
+        return {"reason": reason_of(exc), "text": "{0}: {1}".format(type(exc).__name__, exc)}
+
+
+def main(text):
+    """One request as text, or (`serve`) questions from standard input, one a line, until it ends."""
+    try:
+        import dnf  # type: ignore[import-not-found,unused-ignore] # noqa: F401
+    except ImportError:
+        return NO_DNF
+    for line in sys.stdin if text == "serve" else [text]:
+        end = time.monotonic() + LOCK_WAIT
+        request = dict(json.loads(line), serve=text == "serve")
+        found = answer(request)
+        while found.get("reason") == "locked" and time.monotonic() < end:
+            time.sleep(2)
+            found = answer(request)
+        print("\n" + MARK + json.dumps(found), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
