@@ -8,7 +8,8 @@ from __future__ import annotations
 from ._apt import Apt
 from ._cuda_record import read_record, update_record
 from ._cuda_resolve import CudaRequest, needed_by_others, resolve_cuda
-from ._driver_transaction import Done, Ground, change_packages, remove_packages
+from ._driver_steps import Done
+from ._driver_transaction import Ground, change_packages, remove_packages
 
 GROUND = Ground("CUDA", lambda name: False, resolve_cuda, read_record, update_record)
 """Nobody else's package may go, be it of CUDA by name: it was not put there by us."""

@@ -10,12 +10,14 @@ import shutil
 import tempfile
 import typing as t
 
-from ._apt import Apt, PackageError
+from ._apt import Apt
+from ._driver_steps import Done
 from ._files import read_text, remove, write_text
+from ._openpgp import BadKey, fingerprints, normal
+from ._package_answers import PackageError
 
 KEY_FILE = "/etc/apt/keyrings/gpufleet-nvidia.asc"
 SOURCE_FILE = "/etc/apt/sources.list.d/gpufleet-nvidia.sources"
-_ARMOUR = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
 def source_text(url: str, key_file: str) -> str:
@@ -28,12 +30,12 @@ def source_text(url: str, key_file: str) -> str:
 class Repository:
     """Two files; `restore` brings back what was there before `configure`."""
 
-    def __init__(self, url: str, key: str) -> None:
-        if _ARMOUR not in key:
-            raise PackageError("repository_signature", "the repository's key is not an ASCII-armoured OpenPGP public key")
+    def __init__(self, url: str, key: str, fingerprint: str = "") -> None:
+        check_key(key, fingerprint)
         self.url = url
         self._wanted = {KEY_FILE: key if key.endswith("\n") else key + "\n", SOURCE_FILE: source_text(url, KEY_FILE)}
         self._before = {path: read_text(path) for path in self._wanted}
+        self.changed = False
 
     def configure(self, apt: Apt) -> bool:
         """Fetch its lists through a private copy of both files, and only then put them in place. A bad repository leaves no trace."""
@@ -47,7 +49,8 @@ class Repository:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         changed = [write_text(path, text).changed for path, text in self._wanted.items()]
-        return any(changed)
+        self.changed = any(changed)
+        return self.changed
 
     def restore(self) -> None:
         for path, text in reversed(list(self._before.items())):
@@ -55,6 +58,35 @@ class Repository:
                 remove(path)
             else:
                 write_text(path, text)
+
+
+def check_key(key: str, fingerprint: str) -> None:
+    """Before anything trusts it: an OpenPGP public key, and the expected one. A file with one key more is not the expected one."""
+    try:
+        found = fingerprints(key)
+    except BadKey as exc:
+        raise PackageError("repository_key", f"the repository's key is not an ASCII-armoured OpenPGP public key: {exc}") from exc
+    if fingerprint and set(found) != {normal(fingerprint)}:
+        raise PackageError("repository_key", f"the repository's key has the fingerprint {', '.join(found)}; expected {normal(fingerprint)}")
+
+
+def configure_and(repository: Repository, apt: Apt, change: t.Callable[[], Done], unfinished: t.Container[str]) -> Done:
+    """Configure it, then `change`; where that fails before a package has moved, the host's sources are what they were."""
+    configured = repository.configure(apt)
+    try:
+        done = change()
+    except PackageError as exc:
+        # Resolvable or nothing changes; once packages began to move, they need their repository.
+        if exc.reason not in unfinished:
+            repository.restore()
+        raise
+    return done._replace(changed=done.changed or configured)
+
+
+def repository_of(options: t.Mapping[str, t.Any], opener: t.Callable[..., t.Any]) -> Repository:
+    """The repository that a module's options name; the key is fetched where they bring none."""
+    key = options["repository_key"] or fetch_key(options["repository_key_url"], opener)
+    return Repository(options["repository_url"], key, options["repository_key_fingerprint"])
 
 
 def remove_repository() -> list[str]:

@@ -12,7 +12,7 @@ import fnmatch
 import re
 import typing as t
 
-from ._apt import PackageError, Simulation
+from ._package_answers import PackageError, Simulation
 from ._package_sets import driver_version, upstream
 
 _PINNING = "nvidia-driver-pinning-"

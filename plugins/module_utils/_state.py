@@ -24,6 +24,7 @@ SCHEMAS: dict[str, int] = {
     "reboot_required": 1,
     "driver_record": 1,
     "cuda_record": 1,
+    "package_files": 1,
     "run_lock": 1,
     "nvml_hung": 1,
 }

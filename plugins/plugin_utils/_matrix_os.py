@@ -51,6 +51,8 @@ def _answer(row: Row | None, name: str, arch: str, reason: str, nearest: str | N
         modularity=bool(facts.get("modularity")),
         nearest=nearest,
         source=facts.get("source", "matrix/os.yml"),
+        repository_key_file=(facts.get("repository_key") or {}).get("file", ""),
+        repository_key_fingerprint=(facts.get("repository_key") or {}).get("fingerprint", ""),
     )
 
 

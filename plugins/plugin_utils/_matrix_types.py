@@ -41,6 +41,10 @@ class OsSupport:
     nearest: str | None
     """Nearest supported release, where this one is refused."""
     source: str = ""
+    repository_key_file: str = ""
+    """Name of the key in NVIDIA's repository; empty: 3bf863cc.pub, as on most systems."""
+    repository_key_fingerprint: str = ""
+    """Of the key that NVIDIA signs the repository with; empty: not known."""
 
     @property
     def repository_path(self) -> str | None:
