@@ -47,6 +47,11 @@ options:
     type: list
     elements: str
     default: []
+  offered:
+    description: Packages that become part of the set where a repository offers them in the driver's version.
+    type: list
+    elements: str
+    default: []
   optional:
     description: Packages that come along where a repository offers them, such as kernel headers. They are neither held nor recorded.
     type: list
@@ -175,6 +180,7 @@ def main() -> None:
             "same_version": {"type": "list", "elements": "str", "default": []},
             "members": {"type": "list", "elements": "str", "default": []},
             "not_members": {"type": "list", "elements": "str", "default": []},
+            "offered": {"type": "list", "elements": "str", "default": []},
             "optional": {"type": "list", "elements": "str", "default": []},
             "rollback": {"type": "str", "choices": list(POLICIES), "default": "best_effort"},
             "branch": {"type": "int"},
@@ -235,6 +241,7 @@ def _request(options: dict) -> Request:
         from_url=options["from_url"],
         downgrade=options["allow_downgrade"],
         optional=tuple(options["optional"]),
+        offered=tuple(options["offered"]),
     )
 
 

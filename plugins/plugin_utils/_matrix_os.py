@@ -92,6 +92,7 @@ def driver_packages(matrix: Matrix, os: OsSupport, branch: int, kernel_modules: 
         hold=row["hold"],
         version_format=row["version_format"],
         confidence=row["confidence"],
+        offered=tuple(row.get("compute_only_offered") or ()) if "compute_only" in needs else (),
     )
 
 

@@ -76,6 +76,8 @@ class DriverPackages:
     version_format: str
     """Package version for a driver version, {version} filled in: {version}-1 or {version}-*"""
     confidence: str = "likely"
+    offered: tuple[str, ...] = ()
+    """Come along where the repository offers them in the driver's version: tools of a compute-only set."""
 
     def is_member(self, package: str) -> bool:
         """Whether a package belongs to the driver's set."""

@@ -58,6 +58,7 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
         "same_version": sorted({*packages.same_version} & {*target.names}),
         "members": list(packages.members),
         "not_members": list(packages.not_members),
+        "offered": [name for name in packages.offered if settings.install_kernel_modules or name != "nvidia-persistenced"],
         "optional": [f"linux-headers-{release}" for release in headers_wanted(settings, target, host)],
         "branch": target.branch,
         "version": target.version,
