@@ -121,7 +121,10 @@ def roll_back(apt: Manager, hold: bool, check: bool) -> Done:
     elif check:
         return Done(True, previous["version"], before, wanted)
     holds = set_holds(apt, hold, set(wanted), set(record["holds"]))
-    left = record["packages"] if record["packages"] != wanted else record.get("pending") or {}
+    apt.exclude(wanted if hold else ())
+    # After an interrupted upgrade that is what was on its way; after an interrupted rollback (pending: what is wanted here) what was there.
+    pending = record.get("pending") or {}
+    left = record["packages"] if not pending or pending == wanted else pending
     update_record(
         {
             "packages": wanted,

@@ -59,7 +59,7 @@ class FakeApt:
     def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
         wanted = dict(spec.split("=") for spec in specs if "=" in spec)
         moves = {name: version for name, version in wanted.items() if self.packages.get(name, ("",))[0] != version}
-        return Simulation(moves, self.removes, "")
+        return Simulation(moves, [*self.removes, *(spec[:-1] for spec in specs if spec.endswith("-"))], "")
 
     def update(self, parts: str | None = None) -> None:
         self.asked.append("update")

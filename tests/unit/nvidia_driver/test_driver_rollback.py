@@ -57,8 +57,11 @@ def test_holds_and_the_exclusion_follow(record: Path) -> None:
     apt = upgraded()
     assert (apt.held, apt.excluded) == ({"nvidia-a"}, ["nvidia-a"])
     roll_back(apt, True, False)  # type: ignore[arg-type]
-    assert read(record)["holds"] == ["nvidia-a"]
-    assert apt.held == {"nvidia-a"}
+    assert read(record)["holds"] == apt.excluded == ["nvidia-a", "nvidia-part"]
+    assert apt.held == {"nvidia-a", "nvidia-part"}
+    apt = upgraded()
+    roll_back(apt, False, False)  # type: ignore[arg-type]
+    assert (apt.held, apt.excluded) == (set(), [])
 
 
 def test_parts_that_only_the_new_set_has_leave_in_the_same_transaction(record: Path) -> None:
