@@ -8,11 +8,13 @@ Another package manager gets its own file with the same methods (versions, simul
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import typing as t
 
-from ._errors import HostError
+from ._apt_files import NO_SOURCES, exclude, from_archives, names_of, parse_uris, room_for
+from ._package_answers import PackageError, Simulation
 from ._subprocess import Result, run
 
 ENVIRONMENT = {
@@ -23,48 +25,40 @@ ENVIRONMENT = {
     "UCF_FORCE_CONFFOLD": "1",
 }
 OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
-LOCK_TIMEOUT = ("-o", "DPkg::Lock::Timeout=120")
-
-UPDATE_WAITS = (5, 10, 15, 30, 60)
-"""Seconds between attempts while another apt holds the lock of the lists, for which apt-get itself does not wait."""
+LOCK_TIMEOUT = 120
+"""Seconds that another apt or dpkg may hold a lock; apt-get itself waits for dpkg's, not for that of the lists."""
+UPDATE_WAIT = 5
+UPDATE_BOUND = 300
+# A server that answers slowly or not at all: apt's own bound is a multiple of this (one per address and attempt).
+PATIENCE = ("-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20")
 
 _INST = re.compile(r"^Inst (\S+) (?:\[(\S+)\] )?\((\S+)", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
 _DEPENDS = re.compile(r"\s*([a-z0-9][a-z0-9+.-]*)(?::\w+)?(?:\s*\((?:>=|=)\s*([^)]+)\))?")
 _CAUSES = (
     ("locked", re.compile(r"Could not get lock|Unable to lock|is held by process|frontend lock")),
+    # Before what follows: a disk that was full while dpkg unpacked is a transaction that has begun.
+    ("dpkg_failed", re.compile(r"Sub-process \S*dpkg returned an error|dpkg: error|dpkg was interrupted")),
     ("disk_full", re.compile(r"No space left on device|don't have enough free space")),
-    ("repository_signature", re.compile(r"NO_PUBKEY|BADSIG|EXPKEYSIG|is not signed|signatures? (?:couldn't be verified|were invalid)")),
+    (
+        "repository_signature",
+        re.compile(
+            r"NO_PUBKEY|BADSIG|EXPKEYSIG|is not signed|signatures? (?:couldn't be verified|were invalid)|sqv returned an error|NOSPLIT"
+        ),
+    ),
     ("repository_inconsistent", re.compile(r"Hash Sum mismatch|unexpected size|Mirror sync in progress")),
     ("repository_unreachable", re.compile(r"\b404\b|Failed to fetch|Could not (?:connect|resolve)|does not have a Release file")),
-    ("dpkg_failed", re.compile(r"Sub-process \S*dpkg returned an error|dpkg: error|dpkg was interrupted")),
     ("unresolvable", re.compile(r"unmet dependencies|held broken packages|Unable to locate package|was not found|No packages found")),
 )
 
 
-class PackageError(HostError):
-    """Why packages were not changed; `reason` is a stable word, the text is for people."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-
-class Simulation(t.NamedTuple):
-    """What a transaction would do."""
-
-    install: dict[str, str]
-    """name → version"""
-    remove: list[str]
-    error: str
-    """Empty, or why it cannot be done."""
-
-
 class Apt:
-    """One host's apt; `timeout` bounds a transaction."""
+    """One host's apt; `timeout` bounds a transaction, `lock_timeout` the wait for another package manager."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, lock_timeout: int = LOCK_TIMEOUT) -> None:
         self.timeout = timeout
+        self.lock_timeout = lock_timeout
+        self._lock = ("-o", f"DPkg::Lock::Timeout={lock_timeout}")
 
     def versions(self, names: t.Sequence[str]) -> dict[str, list[tuple[str, str]]]:
         """name → [(version, where from)], newest first; names that nothing offers are missing."""
@@ -115,7 +109,9 @@ class Apt:
                 self._checked(run(["apt-mark", verb, *names], timeout=60, env=ENVIRONMENT), f"apt-mark {verb} {' '.join(names)}")
 
     def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
-        result = run(["apt-get", "-s", *self._install(specs, downgrade)], timeout=120, env=ENVIRONMENT)
+        return self._simulation(run(["apt-get", "-s", *self._install(specs, downgrade)], timeout=120, env=ENVIRONMENT))
+
+    def _simulation(self, result: Result) -> Simulation:
         error = "" if result.success else f"{_unmet(result.out)}{_tail(result)}"
         return Simulation({m[0]: m[2] for m in _INST.findall(result.out)}, _REMV.findall(result.out), error)
 
@@ -126,28 +122,60 @@ class Apt:
             if parts
             else []
         )
-        command = ["apt-get", "-q", *LOCK_TIMEOUT, *only, "-o", "Acquire::Retries=2", "update", *(["--error-on=any"] if parts else [])]
-        for wait in (*UPDATE_WAITS, 0):
+        command = ["apt-get", "-q", *self._lock, *only, *PATIENCE, "update", *(["--error-on=any"] if parts else [])]
+        waited = 0
+        while True:
             try:
-                self._checked(run(command, timeout=300, env=ENVIRONMENT), "apt-get update")
+                self._fetched(run(command, timeout=UPDATE_BOUND, env=ENVIRONMENT), "apt-get update")
             except PackageError as exc:
-                if exc.reason != "locked" or not wait:
+                if exc.reason != "locked" or waited + UPDATE_WAIT > self.lock_timeout:
                     raise
-                time.sleep(wait)
+                time.sleep(UPDATE_WAIT)
+                waited += UPDATE_WAIT
             else:
                 return
 
     def download(self, specs: t.Sequence[str], downgrade: bool) -> None:
-        command = ["apt-get", *LOCK_TIMEOUT, *self._install(specs, downgrade), "--download-only", "-o", "Acquire::Retries=2"]
-        self._checked(run(command, timeout=self.timeout, env=ENVIRONMENT), "download of the packages")
+        command = ["apt-get", *self._lock, *self._install(specs, downgrade), "--download-only", *PATIENCE]
+        self._fetched(run(command, timeout=self.timeout, env=ENVIRONMENT), "download of the packages")
 
     def install(self, specs: t.Sequence[str], downgrade: bool) -> None:
         """One transaction over packages that were downloaded before."""
-        command = ["apt-get", *LOCK_TIMEOUT, *self._install(specs, downgrade)]
+        command = ["apt-get", *self._lock, *self._install(specs, downgrade)]
         self._checked(run(command, timeout=self.timeout, env=ENVIRONMENT), "the package transaction")
 
+    def download_size(self, specs: t.Sequence[str], downgrade: bool) -> t.Optional[int]:
+        """Bytes that a transaction would fetch; None where apt cannot tell."""
+        result = run(["apt-get", *self._install(specs, downgrade), "--print-uris", "--download-only"], timeout=120, env=ENVIRONMENT)
+        return sum(one.size for one in parse_uris(result.out)) if result.success else None
+
+    def fetch_files(self, specs: t.Mapping[str, str], folder: str) -> dict[str, str]:
+        """name → path of the exact package files, put into `folder`; nothing is installed."""
+        command = ["apt-get", "-q", *PATIENCE, "download", *(f"{name}={version}" for name, version in sorted(specs.items()))]
+        listed = run([*command, "--print-uris"], timeout=120, env=ENVIRONMENT)
+        self._checked(listed, "search for the package files")
+        files = names_of(listed, specs)
+        room_for(sum(one.size for one in files), folder)
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        if from_archives(files, folder):
+            self._fetched(run(["env", "-C", folder, *command], timeout=self.timeout, env=ENVIRONMENT), "download of the package files")
+        return {one.name: f"{folder}/{one.file}" for one in files}
+
+    def install_files(self, paths: t.Sequence[str], downgrade: bool, remove: t.Sequence[str] = (), simulate: bool = False) -> Simulation:
+        """One transaction from local files alone: no repository is asked. `remove` leaves in the same transaction."""
+        specs = [*paths, *(f"{name}-" for name in remove)]
+        command = ["apt-get", *(["-s"] if simulate else self._lock), *NO_SOURCES, *self._install(specs, downgrade)]
+        result = run(command, timeout=self.timeout, env=ENVIRONMENT)
+        if not simulate:
+            self._checked(result, "the package transaction")
+        return self._simulation(result)
+
+    def exclude(self, names: t.Iterable[str]) -> bool:
+        """Keep automatic upgrades away from these packages, and from no others on our account; whether that changed a file."""
+        return exclude(names)
+
     def remove(self, names: t.Sequence[str], simulate: bool = False) -> Simulation:
-        command = ["apt-get", *LOCK_TIMEOUT, *(["-s"] if simulate else []), *OPTIONS, "--allow-change-held-packages", "purge", *names]
+        command = ["apt-get", *self._lock, *(["-s"] if simulate else []), *OPTIONS, "--allow-change-held-packages", "purge", *names]
         result = run(command, timeout=self.timeout, env=ENVIRONMENT)
         self._checked(result, f"removal of {' '.join(names)}")
         return Simulation({}, _REMV.findall(result.out), "")
@@ -165,6 +193,12 @@ class Apt:
         # Holds are checked by the caller: ours may move, and dpkg keeps the hold over the change.
         allow = ["--allow-change-held-packages", *(["--allow-downgrades"] if downgrade else [])]
         return [*OPTIONS, *allow, "install", *specs]
+
+    def _fetched(self, result: Result, what: str) -> None:
+        if result.state == "timeout":
+            # Nothing was changed, unlike after a transaction that ran out of time.
+            raise PackageError("repository_unreachable", f"{what} was given up: the repository is too slow. {_tail(result)}")
+        self._checked(result, what)
 
     def _checked(self, result: Result, what: str) -> None:
         if result.success:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ._apt import PackageError, Simulation
 from ._driver_resolve import Resolved
+from ._package_answers import PackageError, Simulation
 from ._package_sets import set_of, upstream
 
 Offers = t.Mapping[str, t.Sequence[tuple[str, str]]]

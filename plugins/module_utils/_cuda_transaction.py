@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ._cuda_record import read_record, update_record
 from ._cuda_resolve import CudaRequest, needed_by_others, resolve_cuda
-from ._driver_transaction import Done, Ground, change_packages, remove_packages
+from ._driver_steps import Done
+from ._driver_transaction import Ground, change_packages, remove_packages
 from ._package_manager import PackageManager
 
 GROUND = Ground("CUDA", lambda name: False, resolve_cuda, read_record, update_record)

@@ -17,9 +17,9 @@ import typing as t
 
 from . import _dnf_locks as locks
 from . import _dnf_resolver
-from ._apt import PackageError, Simulation
 from ._dnf_session import Session
 from ._files import read_text
+from ._package_answers import PackageError, Simulation
 from ._subprocess import Result, run
 
 PYTHONS = ("/usr/libexec/platform-python", "/usr/bin/python3", "/usr/bin/python3.9")
@@ -132,9 +132,24 @@ class Dnf:
         os.makedirs(folder, exist_ok=True)
         return dict(self._ask("fetch", specs=dict(specs), folder=folder, timeout=self.timeout)) if specs else {}
 
-    def install_files(self, paths: t.Sequence[str], downgrade: bool) -> None:
-        """One transaction from these files alone; no repository is asked."""
-        self._ask("local", paths=list(paths), downgrade=downgrade, run=True, erase=True, timeout=self.timeout)
+    def install_files(self, paths: t.Sequence[str], downgrade: bool, remove: t.Sequence[str] = (), simulate: bool = False) -> Simulation:
+        """One transaction from these files alone; no repository is asked. `remove` leaves in the same transaction."""
+        more = {} if simulate else {"run": True}
+        try:
+            request = {"paths": list(paths), "names": list(remove), "downgrade": downgrade, "erase": True, **more}
+            return Simulation(**self._ask("local", timeout=self.timeout, **request))
+        except PackageError as exc:
+            if not simulate or exc.reason != "unresolvable":
+                raise
+            return Simulation({}, [], str(exc))
+
+    def download_size(self, specs: t.Sequence[str], downgrade: bool) -> t.Optional[int]:
+        """Not known before dnf fetches."""
+        return None
+
+    def exclude(self, names: t.Iterable[str]) -> bool:
+        """Nothing to do: dnf-automatic respects version locks, as every dnf does."""
+        return False
 
     def _ask(self, what: str, timeout: float = QUESTION_TIMEOUT, **more: t.Any) -> t.Any:
         request = {"do": what, "stream": self.stream, **more}

@@ -147,6 +147,9 @@ def local(request):
     base = open_base(dict(request, stream=None), available=False)
     for package in base.add_remote_rpms(request["paths"]):
         _put(base, package, request)
+    for name in request["names"]:
+        for package in base.sack.query().installed().filter(name=name):
+            base.package_remove(package)
     return _carry_out(base, request)
 
 

@@ -10,16 +10,17 @@ import shutil
 import tempfile
 import typing as t
 
-from ._apt import PackageError
 from ._dnf import Dnf
+from ._driver_steps import Done
 from ._files import read_text, remove, write_text
+from ._openpgp import BadKey, fingerprints, normal
+from ._package_answers import PackageError
 from ._package_manager import PackageManager
 
 KEY_FILE = "/etc/apt/keyrings/gpufleet-nvidia.asc"
 SOURCE_FILE = "/etc/apt/sources.list.d/gpufleet-nvidia.sources"
 DNF_KEY_FILE = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia"
 DNF_SOURCE_FILE = "/etc/yum.repos.d/gpufleet-nvidia.repo"
-_ARMOUR = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
 def source_text(url: str, key_file: str) -> str:
@@ -41,15 +42,15 @@ def repo_text(url: str, key_file: str) -> str:
 class Repository:
     """Two files; `restore` brings back what was there before `configure`."""
 
-    def __init__(self, url: str, key: str, manager: t.Optional[PackageManager] = None) -> None:
-        if _ARMOUR not in key:
-            raise PackageError("repository_signature", "the repository's key is not an ASCII-armoured OpenPGP public key")
+    def __init__(self, url: str, key: str, fingerprint: str = "", manager: t.Optional[PackageManager] = None) -> None:
+        check_key(key, fingerprint)
         self.url = url
         rpm = isinstance(manager, Dnf)
         self._key_file, source_file = (DNF_KEY_FILE, DNF_SOURCE_FILE) if rpm else (KEY_FILE, SOURCE_FILE)
         self._text, self._trial = (repo_text, "try.repo") if rpm else (source_text, "try.sources")
         self._wanted = {self._key_file: key if key.endswith("\n") else key + "\n", source_file: self._text(url, self._key_file)}
         self._before = {path: read_text(path) for path in self._wanted}
+        self.changed = False
 
     def configure(self, apt: PackageManager) -> bool:
         """Fetch its lists through a private copy of both files, and only then put them in place. A bad repository leaves no trace."""
@@ -63,7 +64,8 @@ class Repository:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         changed = [write_text(path, text).changed for path, text in self._wanted.items()]
-        return any(changed)
+        self.changed = any(changed)
+        return self.changed
 
     def restore(self) -> None:
         for path, text in reversed(list(self._before.items())):
@@ -71,6 +73,35 @@ class Repository:
                 remove(path)
             else:
                 write_text(path, text)
+
+
+def check_key(key: str, fingerprint: str) -> None:
+    """Before anything trusts it: an OpenPGP public key, and the expected one. A file with one key more is not the expected one."""
+    try:
+        found = fingerprints(key)
+    except BadKey as exc:
+        raise PackageError("repository_key", f"the repository's key is not an ASCII-armoured OpenPGP public key: {exc}") from exc
+    if fingerprint and set(found) != {normal(fingerprint)}:
+        raise PackageError("repository_key", f"the repository's key has the fingerprint {', '.join(found)}; expected {normal(fingerprint)}")
+
+
+def configure_and(repository: Repository, apt: PackageManager, change: t.Callable[[], Done], unfinished: t.Container[str]) -> Done:
+    """Configure it, then `change`; where that fails before a package has moved, the host's sources are what they were."""
+    configured = repository.configure(apt)
+    try:
+        done = change()
+    except PackageError as exc:
+        # Resolvable or nothing changes; once packages began to move, they need their repository.
+        if exc.reason not in unfinished:
+            repository.restore()
+        raise
+    return done._replace(changed=done.changed or configured)
+
+
+def repository_of(options: t.Mapping[str, t.Any], opener: t.Callable[..., t.Any], manager: PackageManager) -> Repository:
+    """The repository that a module's options name; the key is fetched where they bring none."""
+    key = options["repository_key"] or fetch_key(options["repository_key_url"], opener)
+    return Repository(options["repository_url"], key, options["repository_key_fingerprint"], manager)
 
 
 def remove_repository() -> list[str]:

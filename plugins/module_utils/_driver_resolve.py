@@ -12,7 +12,7 @@ import fnmatch
 import re
 import typing as t
 
-from ._apt import PackageError, Simulation
+from ._package_answers import PackageError, Simulation
 from ._package_sets import driver_version, upstream
 
 _PINNING = "nvidia-driver-pinning-"
@@ -36,6 +36,8 @@ class Request(t.NamedTuple):
     downgrade: bool = False
     optional: tuple[str, ...] = ()
     """Come along where something offers them (kernel headers); neither held nor recorded."""
+    offered: tuple[str, ...] = ()
+    """Come along where something offers them in the driver's version; part of the set then."""
 
     def is_member(self, name: str) -> bool:
         return name in self.names or (_matches(name, self.members) and not _matches(name, self.not_members))
@@ -95,6 +97,8 @@ def resolve(request: Request, source: Source, installed: t.Mapping[str, tuple[st
     named = _named(request, dict.fromkeys([*request.names, *present]), {**offers, **source.versions(present)}, version)
     obsolete = _obsolete(request, present, named, installed)
     named = {**_successors(request, source, obsolete, version), **named}
+    offered = [name for name in request.offered if name not in named]
+    named.update({name: exact for name, exact in _named(request, offered, source.versions(offered), version).items() if exact})
     _add_dependencies(request, source, named, version)
     others = [*sorted(source.versions(request.optional)), *(f"{name}-" for name in obsolete)]
     for _round in range(_ROUNDS):

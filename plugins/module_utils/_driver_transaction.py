@@ -10,29 +10,20 @@ What is about to be done is recorded first, so that the next run knows an interr
 from __future__ import annotations
 
 import contextlib
-import os
 import typing as t
 
-from ._apt import PackageError
 from ._driver_record import read_record, update_record
 from ._driver_resolve import Resolved, resolve
-from ._files import read_text, remove, write_text
+from ._driver_rollback import keep_previous, previous_set, prove
+from ._driver_steps import Done, heal, services_left_alone, set_holds, verify
+from ._package_answers import PackageError
+from ._package_files import forget, keep
 from ._package_manager import PackageManager
-from ._package_sets import set_of
+from ._package_sets import driver_version, set_of
 
-POLICY = "/usr/sbin/policy-rc.d"
-_POLICY_TEXT = "#!/bin/sh\n# gpufleet.inference: no package starts or restarts a service while the driver changes\nexit 101\n"
-DPKG = "/var/lib/dpkg/status"
+UNTOUCHED = ("locked", "disk_full", "repository_unreachable", "repository_inconsistent", "repository_signature", "unresolvable")
+"""Causes of a failure that come before the first package is unpacked."""
 _RETRY = ("repository_unreachable", "repository_inconsistent", "not_available", "unresolvable")
-
-
-class Done(t.NamedTuple):
-    """Outcome of a transaction."""
-
-    changed: bool
-    version: str
-    before: dict[str, str]
-    after: dict[str, str]
 
 
 class Ask(t.Protocol):
@@ -53,14 +44,21 @@ class Ground(t.NamedTuple):
     resolve: t.Callable[..., Resolved]
     read: t.Callable[[], dict[str, t.Any]]
     update: t.Callable[[t.Mapping[str, t.Any]], bool]
+    returns: bool = False
+    """Whether there is a way back: package files are kept, and automatic upgrades kept away."""
 
 
 def driver_ground() -> Ground:
-    return Ground("the driver", lambda name: set_of(name) == "driver", resolve, read_record, update_record)
+    return Ground("the driver", lambda name: set_of(name) == "driver", resolve, read_record, update_record, True)
 
 
-def change_packages(apt: PackageManager, request: Ask, source: str, hold: bool, check: bool, ground: t.Optional[Ground] = None) -> Done:
-    """Make the set what `request` asks for, in one transaction; the driver's unless said otherwise."""
+def change_packages(
+    apt: PackageManager, request: Ask, source: str, hold: bool, check: bool, ground: t.Optional[Ground] = None, rollback: str = "none"
+) -> Done:
+    """Make the set what `request` asks for, in one transaction; the driver's unless said otherwise.
+
+    `rollback`: best_effort | required | none, for the package files of the set that goes.
+    """
     ground = ground or driver_ground()
     record = ground.read()
     ours = {*record["packages"], *(record.get("pending") or {})}
@@ -71,23 +69,53 @@ def change_packages(apt: PackageManager, request: Ask, source: str, hold: bool, 
     before = {name: version for name, (version, _status) in known.items() if request.is_member(name)}
     _refuse(apt, request, resolved, ours, set(record["holds"]), ground)
     moves = bool(resolved.install or resolved.remove)
+    after = {**{name: version for name, version in before.items() if name not in resolved.remove}, **resolved.packages}
     if check:
-        return Done(moves, resolved.version, before, {**before, **resolved.packages})
+        return Done(moves, resolved.version, before, after, apt.download_size(resolved.specs, request.downgrade) if moves else 0)
+    previous = record.get("previous")
     if moves:
         _download(apt, request, resolved)
+        if ground.returns:
+            going = previous_set(record, known, resolved.install, resolved.remove, resolved.version)
+            previous = keep_previous(apt, going, rollback)
+            _keep_new(apt, resolved, rollback)
         # New packages are new evidence: reboots for the old ones are forgotten.
         came_along = {name for name in resolved.install if name not in resolved.packages and name not in known}
         dependencies = sorted({*record.get("dependencies", ()), *came_along})
-        ground.update({"pending": resolved.packages, "dependencies": dependencies, "rebooted_for": None})
+        begun = {"pending": resolved.packages, "dependencies": dependencies, "rebooted_for": None, "previous": previous}
+        _transact(apt, request, resolved, record, begun, ground)
+    holds = set_holds(apt, hold, set(resolved.packages), set(record["holds"]))
+    excluded = ground.returns and apt.exclude(resolved.packages if hold else ())
+    wanted = {"packages": resolved.packages, "holds": sorted(holds), "source": source, "pending": None, "previous": previous}
+    if moves and ground.returns:
+        wanted["previous"] = prove(apt, previous, resolved.packages, rollback)
+        if resolved.version != driver_version(record["packages"]):
+            wanted["rolled_back"] = None
+    recorded = ground.update(wanted)
+    if moves and ground.returns:
+        forget({resolved.version, (previous or {}).get("version", "")} if rollback != "none" else ())
+    return Done(moves or recorded or excluded, resolved.version, before, resolved.packages)
+
+
+def _keep_new(apt: PackageManager, resolved: Resolved, rollback: str) -> None:
+    """The files of what comes are those that a later change can go back to. Without them that change fetches them, if it still can."""
+    if rollback != "none":
+        with contextlib.suppress(PackageError):
+            keep(apt, resolved.packages, resolved.version)
+
+
+def _transact(
+    apt: PackageManager, request: Ask, resolved: Resolved, record: t.Mapping[str, t.Any], begun: t.Mapping[str, t.Any], ground: Ground
+) -> None:
+    ground.update(begun)
+    try:
         with services_left_alone():
             apt.install(resolved.specs, request.downgrade)
-        _verify(apt, resolved)
-    holds = _hold(apt, hold, set(resolved.packages), set(record["holds"]))
-    previous = {"packages": record["packages"] or before, "source": record.get("source")} if moves and before else record.get("previous")
-    recorded = ground.update(
-        {"packages": resolved.packages, "holds": sorted(holds), "previous": previous, "source": source, "pending": None}
-    )
-    return Done(moves or recorded, resolved.version, before, resolved.packages)
+    except PackageError as exc:
+        if exc.reason in UNTOUCHED:
+            ground.update({name: record.get(name) for name in begun})
+        raise
+    verify(apt, resolved.packages)
 
 
 def remove_packages(apt: PackageManager, names: t.Sequence[str], check: bool, ground: t.Optional[Ground] = None) -> Done:
@@ -112,48 +140,25 @@ def remove_packages(apt: PackageManager, names: t.Sequence[str], check: bool, gr
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
         apt.set_holds(remove=held)
-        nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies", "module_stream"))
+        if ground.returns:
+            apt.exclude(())
+            forget()
+        nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies", "rolled_back", "module_stream"))
         ground.update({"packages": {}, "holds": [], **nothing})
     return Done(bool(present or held), "", before, {})
 
 
-def change_holds(apt: PackageManager, add: t.Sequence[str], lift: t.Sequence[str], check: bool) -> bool:
-    """Holds alone, while no package moves."""
+def change_holds(apt: PackageManager, add: t.Sequence[str], lift: t.Sequence[str], hold: bool, check: bool) -> bool:
+    """Holds and the exclusion from automatic upgrades alone, while no package moves."""
     holds = apt.holds()
-    record = set(read_record()["holds"])
+    known = read_record()
+    record = set(known["holds"])
     changed = bool(set(add) - holds or set(lift) & holds)
-    if not check:
-        apt.set_holds(add=set(add) - holds, remove=set(lift) & holds & record)
-        update_record({"holds": sorted((record | (set(add) - holds)) - set(lift))})
-    return changed
-
-
-def heal(apt: PackageManager, ours: set[str]) -> None:
-    """Finish what an interrupted run left, if it is ours; what still fails then shows in the transaction itself."""
-    if read_text(POLICY) == _POLICY_TEXT:
-        remove(POLICY)
-    broken = sorted(name for name, (_version, status) in apt.installed().items() if status != "installed")
-    foreign = [name for name in broken if name not in ours]
-    if foreign:
-        raise PackageError("foreign_broken", f"packages of others are not fully configured: {', '.join(foreign)}")
-    if broken:
-        with services_left_alone():
-            apt.configure()
-
-
-@contextlib.contextmanager
-def services_left_alone() -> t.Iterator[None]:
-    """Debian's maintainer scripts ask policy-rc.d before they touch a service (class Dnf tells scriptlets otherwise). A file of the host's
-    own is respected."""
-    if read_text(POLICY) is not None or not os.path.exists(DPKG):
-        yield
-        return
-    write_text(POLICY, _POLICY_TEXT, mode=0o755)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(POLICY)
+    if check:
+        return changed
+    apt.set_holds(add=set(add) - holds, remove=set(lift) & holds & record)
+    update_record({"holds": sorted((record | (set(add) - holds)) - set(lift))})
+    return apt.exclude(known["packages"] if hold else ()) or changed
 
 
 def _resolved(apt: PackageManager, request: Ask, check: bool, ground: Ground) -> Resolved:
@@ -189,24 +194,3 @@ def _refuse(apt: PackageManager, request: Ask, resolved: Resolved, ours: set[str
     held = sorted((apt.holds() - own_holds) & {*resolved.install, *resolved.remove})
     if held:
         raise PackageError("foreign_hold", f"the transaction would move {', '.join(held)}, which someone else holds")
-
-
-def _verify(apt: PackageManager, resolved: Resolved) -> None:
-    installed = apt.installed()
-    wrong = [
-        f"{name} is {' '.join(installed.get(name, ('absent',)))}, wanted {version}"
-        for name, version in sorted(resolved.packages.items())
-        if installed.get(name) != (version, "installed")
-    ]
-    if wrong:
-        raise PackageError("dpkg_failed", f"after the transaction {'; '.join(wrong)}")
-
-
-def _hold(apt: PackageManager, hold: bool, packages: set[str], own: set[str]) -> set[str]:
-    """Set or lift; the holds that are ours afterwards. A foreign hold stays foreign."""
-    held = apt.holds()
-    if not hold:
-        apt.set_holds(remove=own & held)
-        return set()
-    apt.set_holds(add=packages - held, remove=(own & held) - packages)
-    return (own & packages) | (packages - held)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ._apt import Apt, PackageError, Simulation
+from ._apt import LOCK_TIMEOUT, Apt
 from ._dnf import Dnf
 from ._host import read_os
+from ._package_answers import PackageError, Simulation
 from ._reader import Reader
 
 APT = "/usr/bin/apt-get"
@@ -49,12 +50,20 @@ class PackageManager(t.Protocol):
 
     def configure(self) -> str: ...
 
+    def download_size(self, specs: t.Sequence[str], downgrade: bool) -> t.Optional[int]: ...
 
-def package_manager(timeout: float, stream: str = "", root: str = "/") -> PackageManager:
+    def fetch_files(self, specs: t.Mapping[str, str], folder: str) -> dict[str, str]: ...
+
+    def install_files(self, paths: t.Sequence[str], downgrade: bool, remove: t.Sequence[str] = (), simulate: bool = False) -> Simulation: ...
+
+    def exclude(self, names: t.Iterable[str]) -> bool: ...
+
+
+def package_manager(timeout: float, stream: str = "", lock_timeout: int = LOCK_TIMEOUT, root: str = "/") -> PackageManager:
     """By the system's family, not by what programs it has: Debian can have dnf, and EL apt."""
     family = read_os(Reader(rootfs=root))["family"]
     if family == "redhat":
         return Dnf(timeout, stream)
     if not os.path.exists(APT):
         raise PackageError("unresolvable", f"{APT} is not there; this module knows apt, and dnf on systems of the Red Hat family")
-    return Apt(timeout)
+    return Apt(timeout, lock_timeout)

@@ -19,6 +19,8 @@ GPU_SETTINGS = ETC_DIR + "/gpu_settings.json"
 GPU_SETTINGS_RECORDED = VAR_DIR + "/gpu_settings.json"
 REBOOT_REQUIRED = VAR_DIR + "/reboot_required.json"
 DRIVER_RECORD = VAR_DIR + "/driver.json"
+DRIVER_PACKAGES = VAR_DIR + "/packages/driver"
+"""One folder a driver version: the package files to go back to it."""
 CUDA_RECORD = VAR_DIR + "/cuda.json"
 
 CUDA_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"
@@ -35,6 +37,7 @@ NVML_HUNG = "nvml_hung.json"
 """Name below the run directory."""
 
 OWNED_FILES: tuple[str, ...] = (
+    "/etc/apt/apt.conf.d/51gpufleet-nvidia",
     "/etc/apt/keyrings/gpufleet-nvidia.asc",
     "/etc/apt/preferences.d/gpufleet-nvidia",
     "/etc/apt/sources.list.d/gpufleet-nvidia.sources",

@@ -25,6 +25,7 @@ SCHEMAS: dict[str, int] = {
     "driver_record": 1,
     "cuda_record": 1,
     "model_record": 1,
+    "package_files": 1,
     "run_lock": 1,
     "nvml_hung": 1,
 }

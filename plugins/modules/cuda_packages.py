@@ -42,40 +42,9 @@ options:
         description: Only builds for this CUDA major count (C(2.29.7-1+cuda13.0)); 0 where the package's name says it.
         type: int
         default: 0
-  hold:
-    description: Whether the packages are held afterwards.
-    type: bool
-    default: true
-  allow_downgrade:
-    description: Whether packages may move to a lower version.
-    type: bool
-    default: false
-  from_url:
-    description: Only versions from this repository count. Empty takes them from any.
-    type: str
-    default: ""
-  repository_url:
-    description: Repository to configure first, a flat APT repository or an RPM repository. Empty leaves the host's sources as they are.
-    type: str
-    default: ""
-  repository_key:
-    description: Its OpenPGP public key, ASCII-armoured.
-    type: str
-    default: ""
-  repository_key_url:
-    description: Where the host fetches that key if O(repository_key) is empty.
-    type: str
-    default: ""
-  repository_remove:
-    description: With O(state=absent), whether the repository that was configured here goes too.
-    type: bool
-    default: false
-  transaction_timeout:
-    description: Seconds that the download or the transaction may take.
-    type: int
-    default: 1800
 extends_documentation_fragment:
   - gpufleet.inference._attributes
+  - gpufleet.inference._repository
 attributes:
   check_mode:
     support: partial
@@ -112,8 +81,9 @@ previous:
 reason:
   description:
     - A word for the cause of a failure. After V(not_available), V(unresolvable), V(would_install_driver), V(would_remove), V(foreign_hold),
-      V(foreign_broken), V(repository_unreachable), V(repository_signature), V(repository_inconsistent), V(disk_full) and V(locked) no
-      package has changed; after V(dpkg_failed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
+      V(foreign_broken), V(repository_unreachable), V(repository_signature), V(repository_key), V(repository_inconsistent), V(disk_full)
+      and V(locked) no package has changed; after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from
+      where this one stopped.
   returned: failure
   type: str
   sample: would_install_driver
@@ -128,28 +98,23 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils._apt import PackageError
 from ..module_utils._cuda_environment import remember_link
 from ..module_utils._cuda_record import read_record, update_record
 from ..module_utils._cuda_resolve import CudaRequest, Wanted
 from ..module_utils._cuda_transaction import change, remove
-from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
-from ..module_utils._driver_transaction import Done
+from ..module_utils._driver_repository import configure_and, remove_repository, repository_of
+from ..module_utils._driver_steps import Done
 from ..module_utils._errors import HostError
+from ..module_utils._package_answers import PackageError
+from ..module_utils._package_failure import UNFINISHED, failure
 from ..module_utils._package_manager import PackageManager, package_manager
-
-_MOVED = ("dpkg_failed", "timeout", "hung", "failed")
-_FIXES = {
-    "would_install_driver": "Leave out what asks for a driver (cuda, cuda-X-Y, cuda-runtime-X-Y …); drivers are role nvidia_driver's.",
-    "not_available": "Ask for a version that the repository has, or for the runfile (cuda_toolkit_runfiles).",
-    "foreign_hold": "If the hold has served its time: apt-mark unhold PACKAGE. Otherwise ask for the held version.",
-    "would_remove": "Ask for a version that can stand beside these packages, or remove them yourself.",
-}
+from ..module_utils._repository_args import REPOSITORY_OPTIONS
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
+            **REPOSITORY_OPTIONS,
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "packages": {
                 "type": "list",
@@ -161,14 +126,6 @@ def main() -> None:
                     "cuda_major": {"type": "int", "default": 0},
                 },
             },
-            "hold": {"type": "bool", "default": True},
-            "allow_downgrade": {"type": "bool", "default": False},
-            "from_url": {"type": "str", "default": ""},
-            "repository_url": {"type": "str", "default": ""},
-            "repository_key": {"type": "str", "default": "", "no_log": False},
-            "repository_key_url": {"type": "str", "default": "", "no_log": False},
-            "repository_remove": {"type": "bool", "default": False},
-            "transaction_timeout": {"type": "int", "default": 1800},
         },
         supports_check_mode=True,
     )
@@ -177,14 +134,13 @@ def main() -> None:
             raise PackageError("failed", "packages are changed by root only; run the task with become: true")
         done = _run(module)
     except HostError as exc:
-        reason = exc.reason if isinstance(exc, PackageError) else "failed"
-        module.fail_json(msg=f"cuda.{reason}: {exc}. {_FIXES.get(reason, '')}".strip(), reason=reason, finding=_finding(reason, str(exc)))
+        module.fail_json(**failure("cuda", exc))
     module.exit_json(changed=done.changed, packages=done.after, previous=done.before, diff=_diff(done))
 
 
 def _run(module: AnsibleModule) -> Done:
     options, check = module.params, module.check_mode
-    apt = package_manager(options["transaction_timeout"])
+    apt = package_manager(options["transaction_timeout"], lock_timeout=options["lock_timeout"])
     if options["state"] == "absent":
         done = remove(apt, check)
         if options["repository_remove"] and not check:
@@ -203,33 +159,11 @@ def _run(module: AnsibleModule) -> Done:
 
 
 def _with_repository(apt: PackageManager, request: CudaRequest, options: dict) -> Done:
-    key = options["repository_key"] or fetch_key(options["repository_key_url"], open_url)
-    repository = Repository(options["repository_url"], key, apt)
-    configured = repository.configure(apt)
-    try:
-        done = change(apt, request, options["hold"], False)
-    except PackageError as exc:
-        # Resolvable or nothing changes; once packages began to move, they need their repository.
-        if exc.reason not in _MOVED:
-            repository.restore()
-        raise
-    if configured and not read_record().get("repository"):
+    repository = repository_of(options, open_url, apt)
+    done = configure_and(repository, apt, lambda: change(apt, request, options["hold"], False), UNFINISHED)
+    if repository.changed and not read_record().get("repository"):
         update_record({"repository": True})
-    return done._replace(changed=done.changed or configured)
-
-
-def _finding(reason: str, text: str) -> dict:
-    return {
-        "schema": 1,
-        "id": f"cuda.{reason}",
-        "severity": "block",
-        "component": "cuda",
-        "found": text,
-        "needed": "one transaction that resolves, on CUDA's ground alone",
-        "message": text,
-        "fix": _FIXES.get(reason, "See the message; nothing else on the host was touched."),
-        "source": "simulation of the package transaction",
-    }
+    return done
 
 
 def _diff(done: Done) -> dict:

@@ -21,9 +21,11 @@ options:
   state:
     description:
       - V(present) makes the set what is asked for.
-      - V(absent) purges O(names), the recorded holds and the repository that was configured here.
+      - V(rolled_back) brings back exactly the set before the last change of the driver's version, from its kept files, in one transaction
+        and without a repository. Once that is done there is nothing to do any more.
+      - V(absent) purges O(names), and takes the recorded holds and the kept files.
     type: str
-    choices: [present, absent]
+    choices: [present, rolled_back, absent]
     default: present
   names:
     description: Packages that are asked for. Empty only changes holds (O(hold_add), O(hold_remove)).
@@ -45,6 +47,11 @@ options:
     type: list
     elements: str
     default: []
+  offered:
+    description: Packages that become part of the set where a repository offers them in the driver's version.
+    type: list
+    elements: str
+    default: []
   optional:
     description: Packages that come along where a repository offers them, such as kernel headers. They are neither held nor recorded.
     type: list
@@ -62,10 +69,6 @@ options:
     type: str
     choices: [nvidia, distribution]
     default: nvidia
-  hold:
-    description: Whether the set is held afterwards.
-    type: bool
-    default: true
   hold_add:
     description: Packages to hold while none moves.
     type: list
@@ -76,26 +79,13 @@ options:
     type: list
     elements: str
     default: []
-  allow_downgrade:
-    description: Whether packages may move to a lower version.
-    type: bool
-    default: false
-  from_url:
-    description: Only versions from this repository count. Empty takes them from any.
+  rollback:
+    description:
+      - Whether the package files of the present set are kept before it goes, for O(state=rolled_back).
+      - V(best_effort) notes in C(driver.json) why, where they cannot be had; V(required) then changes nothing; V(none) keeps none.
     type: str
-    default: ""
-  repository_url:
-    description: Repository to configure first, a flat APT repository or an RPM repository. Empty leaves the host's sources as they are.
-    type: str
-    default: ""
-  repository_key:
-    description: Its OpenPGP public key, ASCII-armoured.
-    type: str
-    default: ""
-  repository_key_url:
-    description: Where the host fetches that key if O(repository_key) is empty.
-    type: str
-    default: ""
+    choices: [best_effort, required, none]
+    default: best_effort
   module_stream:
     description:
       - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of the
@@ -103,12 +93,9 @@ options:
       - With O(state=absent), a stream that was enabled here, to be forgotten.
     type: str
     default: ""
-  transaction_timeout:
-    description: Seconds that the download or the transaction may take. DKMS builds take minutes.
-    type: int
-    default: 1800
 extends_documentation_fragment:
   - gpufleet.inference._attributes
+  - gpufleet.inference._repository
 attributes:
   check_mode:
     support: partial
@@ -147,10 +134,25 @@ previous:
   description: Packages of the set and their versions before.
   returned: success
   type: dict
+moves:
+  description: What moves, or would, one line a package.
+  returned: success
+  type: list
+  elements: str
+  sample: ["libcuda1 570.133.20-1 → 580.178.04-1"]
+download_bytes:
+  description: Bytes that the transaction would fetch, in check mode and where that is known.
+  returned: success
+  type: int
+finding:
+  description: The failure as a finding (C(schemas/finding.schema.json)).
+  returned: failure
+  type: dict
 reason:
   description:
     - A word for the cause of a failure. V(not_available), V(unresolvable), V(would_remove), V(foreign_hold), V(foreign_broken),
-      V(repository_unreachable), V(repository_signature), V(repository_inconsistent), V(disk_full) and V(locked) have changed no package;
+      V(repository_unreachable), V(repository_signature), V(repository_key), V(repository_inconsistent), V(disk_full), V(locked),
+      V(rollback_unavailable) and V(nothing_to_roll_back) have changed no package;
       after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
   returned: failure
   type: str
@@ -164,70 +166,80 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils._apt import PackageError
 from ..module_utils._driver_record import read_record, update_record
-from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
+from ..module_utils._driver_repository import configure_and, remove_repository, repository_of
 from ..module_utils._driver_resolve import Request
-from ..module_utils._driver_transaction import Done, change_holds, change_packages, remove_packages
+from ..module_utils._driver_rollback import POLICIES, roll_back
+from ..module_utils._driver_steps import Done
+from ..module_utils._driver_transaction import change_holds, change_packages, remove_packages
 from ..module_utils._errors import HostError
-from ..module_utils._package_manager import PackageManager, package_manager
-
-UNFINISHED = ("dpkg_failed", "killed", "timeout", "hung", "failed")
+from ..module_utils._package_answers import PackageError
+from ..module_utils._package_failure import UNFINISHED, failure
+from ..module_utils._package_manager import package_manager
+from ..module_utils._repository_args import REPOSITORY_OPTIONS
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            **REPOSITORY_OPTIONS,
+            "state": {"type": "str", "choices": ["present", "rolled_back", "absent"], "default": "present"},
             "names": {"type": "list", "elements": "str", "default": []},
             "same_version": {"type": "list", "elements": "str", "default": []},
             "members": {"type": "list", "elements": "str", "default": []},
             "not_members": {"type": "list", "elements": "str", "default": []},
+            "offered": {"type": "list", "elements": "str", "default": []},
             "optional": {"type": "list", "elements": "str", "default": []},
+            "rollback": {"type": "str", "choices": list(POLICIES), "default": "best_effort"},
             "branch": {"type": "int"},
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "choices": ["nvidia", "distribution"], "default": "nvidia"},
-            "hold": {"type": "bool", "default": True},
             "hold_add": {"type": "list", "elements": "str", "default": []},
             "hold_remove": {"type": "list", "elements": "str", "default": []},
-            "allow_downgrade": {"type": "bool", "default": False},
-            "from_url": {"type": "str", "default": ""},
-            "repository_url": {"type": "str", "default": ""},
-            "repository_key": {"type": "str", "default": "", "no_log": False},
-            "repository_key_url": {"type": "str", "default": "", "no_log": False},
             "module_stream": {"type": "str", "default": ""},
-            "transaction_timeout": {"type": "int", "default": 1800},
         },
         supports_check_mode=True,
     )
-    if os.geteuid() != 0:
-        module.fail_json(msg="packages are changed by root only; run the task with become: true", reason="failed")
     try:
+        if os.geteuid() != 0:
+            raise PackageError("failed", "packages are changed by root only; run the task with become: true")
         done = _run(module)
-    except PackageError as exc:
-        module.fail_json(msg=str(exc), reason=exc.reason)
     except HostError as exc:
-        module.fail_json(msg=str(exc), reason="failed")
-    module.exit_json(changed=done.changed, version=done.version, packages=done.after, previous=done.before, diff=_diff(done))
+        module.fail_json(**failure("driver", exc))
+    module.exit_json(
+        changed=done.changed,
+        version=done.version,
+        packages=done.after,
+        previous=done.before,
+        moves=_moves(done),
+        download_bytes=done.download,
+        diff=_diff(done),
+    )
 
 
 def _run(module: AnsibleModule) -> Done:
     options, check = module.params, module.check_mode
-    apt = package_manager(options["transaction_timeout"], options["module_stream"])
+    apt = package_manager(options["transaction_timeout"], options["module_stream"], options["lock_timeout"])
     if options["hold"] and options["names"] and options["state"] == "present":
         apt.check_holds()
     if options["state"] == "absent":
         done = remove_packages(apt, options["names"], check)
-        gone = [] if check else remove_repository()
+        gone = remove_repository() if options["repository_remove"] and not check else []
         return done._replace(changed=done.changed or bool(gone))
+    if options["state"] == "rolled_back":
+        return roll_back(apt, options["hold"], check)
     if not options["names"]:
-        return Done(change_holds(apt, options["hold_add"], options["hold_remove"], check), "", {}, {})
+        return Done(change_holds(apt, options["hold_add"], options["hold_remove"], options["hold"], check), "", {}, {})
     if options["repository_url"] and check:
-        return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"]))
+        return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"] or "the newest that fits"))
+
+    def change() -> Done:
+        return change_packages(apt, _request(options), options["source"], options["hold"], check, rollback=options["rollback"])
+
     with _stream_recorded("" if check else options["module_stream"]):
-        if options["repository_url"]:
-            return _with_repository(apt, options)
-        return change_packages(apt, _request(options), options["source"], options["hold"], check)
+        if not options["repository_url"]:
+            return change()
+        return configure_and(repository_of(options, open_url, apt), apt, change, UNFINISHED)
 
 
 @contextlib.contextmanager
@@ -244,20 +256,6 @@ def _stream_recorded(stream: str) -> t.Iterator[None]:
         raise
 
 
-def _with_repository(apt: PackageManager, options: dict) -> Done:
-    key = options["repository_key"] or fetch_key(options["repository_key_url"], open_url)
-    repository = Repository(options["repository_url"], key, apt)
-    configured = repository.configure(apt)
-    try:
-        done = change_packages(apt, _request(options), options["source"], options["hold"], False)
-    except PackageError as exc:
-        # Resolvable or nothing changes; once packages began to move, they need their repository.
-        if exc.reason not in UNFINISHED:
-            repository.restore()
-        raise
-    return done._replace(changed=done.changed or configured)
-
-
 def _request(options: dict) -> Request:
     return Request(
         names=tuple(options["names"]),
@@ -269,7 +267,17 @@ def _request(options: dict) -> Request:
         from_url=options["from_url"],
         downgrade=options["allow_downgrade"],
         optional=tuple(options["optional"]),
+        offered=tuple(options["offered"]),
     )
+
+
+def _moves(done: Done) -> list:
+    """What moves, a line each: libcuda1 570.133.20-1 → 580.178.04-1."""
+    return [
+        f"{name} {done.before.get(name, 'absent')} → {done.after.get(name, 'absent')}"
+        for name in sorted({*done.before, *done.after})
+        if done.before.get(name) != done.after.get(name)
+    ]
 
 
 def _diff(done: Done) -> dict:

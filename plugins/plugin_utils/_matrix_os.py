@@ -51,6 +51,8 @@ def _answer(row: Row | None, name: str, arch: str, reason: str, nearest: str | N
         modularity=bool(facts.get("modularity")),
         nearest=nearest,
         source=facts.get("source", "matrix/os.yml"),
+        repository_key_file=(facts.get("repository_key") or {}).get("file", ""),
+        repository_key_fingerprint=(facts.get("repository_key") or {}).get("fingerprint", ""),
     )
 
 
@@ -90,6 +92,7 @@ def driver_packages(matrix: Matrix, os: OsSupport, branch: int, kernel_modules: 
         hold=row["hold"],
         version_format=row["version_format"],
         confidence=row["confidence"],
+        offered=tuple(row.get("compute_only_offered") or ()) if "compute_only" in needs else (),
     )
 
 

@@ -41,6 +41,10 @@ class OsSupport:
     nearest: str | None
     """Nearest supported release, where this one is refused."""
     source: str = ""
+    repository_key_file: str = ""
+    """Name of the key in NVIDIA's repository; empty: 3bf863cc.pub, as on most systems."""
+    repository_key_fingerprint: str = ""
+    """Of the key that NVIDIA signs the repository with; empty: not known."""
 
     @property
     def repository_path(self) -> str | None:
@@ -72,6 +76,8 @@ class DriverPackages:
     version_format: str
     """Package version for a driver version, {version} filled in: {version}-1 or {version}-*"""
     confidence: str = "likely"
+    offered: tuple[str, ...] = ()
+    """Come along where the repository offers them in the driver's version: tools of a compute-only set."""
 
     def is_member(self, package: str) -> bool:
         """Whether a package belongs to the driver's set."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ._matrix_types import OsSupport
 from ._plan_cuda_facts import HostCuda
 from ._plan_cuda_input import Settings
-from ._plan_driver_packages import NVIDIA_REPOSITORY, key_name
+from ._plan_driver_packages import NVIDIA_REPOSITORY, repository_options
 from ._plan_driver_part import Part
 
 
@@ -31,6 +31,4 @@ def add_repository(part: Part, settings: Settings, host: HostCuda, os: OsSupport
         return
     before = host.repository_url if host.repository_owned else None
     part.change("repository", url, before, url, f"use package repository {url}")
-    options["repository_url"] = url
-    options["repository_key"] = settings.repository_key
-    options["repository_key_url"] = settings.repository_key_url or f"{url}{key_name(os)}"
+    options.update(repository_options(url, os, settings.repository_key, settings.repository_key_url, ""))

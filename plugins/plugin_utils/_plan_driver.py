@@ -21,6 +21,7 @@ from ._plan_driver_packages import headers_wanted, package_part
 from ._plan_driver_part import Part
 from ._plan_driver_predict import predict
 from ._plan_driver_reboot import reasons, reboot_part
+from ._plan_driver_rollback import as_present, rollback_part, rollback_target, way_back
 from ._plan_driver_running import running_part
 from ._plan_driver_target import Target, choose
 
@@ -38,14 +39,18 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     if settings.state == "absent":
         plan_absent(result, settings, host, context)
         return result
-    target, findings = choose(settings, host, matrix, context)
+    back = settings.state == "rolled_back"
+    target, findings = (rollback_target if back else choose)(settings, host, matrix, context)
     result.findings.extend(findings)
     if target is None:
         return result
     if target.os.package_manager not in MANAGERS:
         result.findings.append(_package_manager(target))
         return result
-    _plan_present(result, settings, target, host, context)
+    packages = rollback_part(settings, target, host) if back else package_part(settings, target, host)
+    if not back:
+        way_back(packages, settings, target, host)
+    _plan_present(result, as_present(settings) if back else settings, target, host, context, packages)
     return result
 
 
@@ -64,10 +69,9 @@ def _package_manager(target: Target) -> Finding:
     )
 
 
-def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context) -> None:
-    packages = package_part(settings, target, host)
+def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context, packages: Part) -> None:
     moving = any(change.id == "driver.packages" for change in packages.changes)
-    if moving:
+    if moving and packages.details["packages"].get("state") != "rolled_back":
         # What stays as it is was not asked for by this run: the gate then warns about it and does not block.
         result.details["stack"] = {"driver": target.stack()}
     files = module_part(settings, host, target.source)

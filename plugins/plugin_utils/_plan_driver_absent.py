@@ -32,14 +32,16 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
             needed="a driver that this role installed",
             fix="Remove it the way it was installed (apt purge, dnf remove, nvidia-uninstall).",
         )
-    if host.repository_owned:
+    # CUDA's packages come from the same repository; it goes with the last of them (role cuda_toolkit, state absent).
+    repository = host.repository_owned and not host.cuda_recorded
+    if repository:
         packages.change(
             "repository", str(host.repository_file), host.repository_url, None, f"remove package repository {host.repository_url}"
         )
     if packages.changes or host.record_packages or host.record_holds or host.record_pending:
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
-        packages.details["packages"] = {"state": "absent", "names": ours}
+        packages.details["packages"] = {"state": "absent", "names": ours, "repository_remove": repository}
         if host.record_stream:
             packages.details["packages"]["module_stream"] = host.record_stream
     files = module_part(settings, host, "")

@@ -15,15 +15,16 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ._contracts import Finding, bad_variable
-from ._plan_driver_values import boolean, branch, one_of, openpgp_key, packages, parameters, positive, url, version
+from ._plan_driver_values import boolean, branch, fingerprint, one_of, openpgp_key, packages, parameters, positive, url, version
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "state": ("present", "absent"),
+    "state": ("present", "rolled_back", "absent"),
     "source": ("auto", "nvidia", "distribution"),
     "kernel_modules": ("auto", "open", "proprietary"),
     "reboot": ("never", "if_needed", "delegate"),
     "fabric_manager": ("auto", "present", "absent"),
     "module_stream": ("keep", "switch"),
+    "rollback": ("best_effort", "required", "none"),
 }
 TRUE_FALSE = "true or false"
 A_URL = "a URL (http, https or file), or empty"
@@ -38,6 +39,7 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "repository_url": (url, A_URL),
     "repository_key_url": (url, A_URL),
     "repository_key": (openpgp_key, "an ASCII-armoured OpenPGP public key, or empty"),
+    "repository_key_fingerprint": (fingerprint, "the 40 hexadecimal digits of the key's fingerprint, or empty"),
     "persistenced": (boolean, TRUE_FALSE),
     "nouveau_blacklist": (boolean, TRUE_FALSE),
     "module_parameters": (parameters, "a map of kernel module to a map of parameter to value"),
@@ -45,6 +47,7 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "allow_downgrade": (boolean, TRUE_FALSE),
     "reboot_timeout": (positive, SECONDS),
     "package_timeout": (positive, SECONDS),
+    "package_lock_timeout": (positive, SECONDS),
 }
 """Setting → how it is read (None: it cannot be) and what is expected, in words."""
 
@@ -64,6 +67,7 @@ class Settings:
     repository_url: str = ""
     repository_key_url: str = ""
     repository_key: str = ""
+    repository_key_fingerprint: str = ""
     persistenced: bool = True
     nouveau_blacklist: bool = True
     module_parameters: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -72,6 +76,8 @@ class Settings:
     reboot: str = "never"
     reboot_timeout: int = 900
     package_timeout: int = 1800
+    package_lock_timeout: int = 120
+    rollback: str = "best_effort"
     fabric_manager: str = "auto"
     module_stream: str = "keep"
 

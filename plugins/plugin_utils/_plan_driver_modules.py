@@ -28,7 +28,7 @@ def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str,
     nouveau = present and settings.nouveau_blacklist and (not host.nouveau_blacklisted or host.file_hash(NOUVEAU_CONF) is not None)
     return {
         NOUVEAU_CONF: HEAD + "blacklist nouveau\noptions nouveau modeset=0\n" if nouveau else None,
-        MODPROBE_CONF: _options(settings) if present else None,
+        MODPROBE_CONF: _options(settings, source == "distribution" and host.os.get("id") == "debian") if present else None,
         # udev loads nvidia where the module has PCI aliases, but nobody loads nvidia-uvm before the first CUDA process.
         MODULES_LOAD_CONF: HEAD + "nvidia\nnvidia-uvm\n" if present and host.gpus and source == "nvidia" else None,
     }
@@ -51,8 +51,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _options(settings: Settings) -> str | None:
-    lines = [
+def _options(settings: Settings, debians_own: bool) -> str | None:
+    """Debian's own modules are called nvidia-current, and its headless packages bring no alias; a second one says the same."""
+    parts = ("", "-uvm", "-modeset", "-drm") if debians_own else ()
+    lines = [f"alias nvidia{part} nvidia-current{part}\n" for part in parts]
+    lines += [
         f"options {module} {' '.join(f'{name}={value}' for name, value in sorted(parameters.items()))}\n"
         for module, parameters in sorted(settings.module_parameters.items())
         if parameters

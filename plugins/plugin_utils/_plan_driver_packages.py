@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ..module_utils._apt_files import AUTOMATIC, automatic_text
 from ._matrix_types import OsSupport
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
+from ._plan_driver_modules import digest
 from ._plan_driver_obstacles import broken, downgrade, holds_of_others, in_set, origin
 from ._plan_driver_part import Part
 from ._plan_driver_stream import stream_part
@@ -47,7 +49,7 @@ def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
     repository = _repository(part, settings, target, host, bool(why))
     if part.changes:
         part.details["packages"] = {**request(settings, target, host, repository), **({"module_stream": stream} if stream else {})}
-    _own_holds(part, settings, target, host, bool(why))
+    own_holds(part, settings, target, host, bool(why))
     return part
 
 
@@ -59,6 +61,7 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
         "same_version": sorted({*packages.same_version} & {*target.names}),
         "members": list(packages.members),
         "not_members": list(packages.not_members),
+        "offered": [name for name in packages.offered if settings.install_kernel_modules or name != "nvidia-persistenced"],
         "optional": [HEADERS[target.os.package_manager or "apt"].format(release) for release in headers_wanted(settings, target, host)],
         "branch": target.branch,
         "version": target.version,
@@ -66,9 +69,15 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
         "hold": settings.hold,
         "allow_downgrade": settings.allow_downgrade,
         "from_url": repository_url(settings, target) if target.source == "nvidia" else "",
-        "transaction_timeout": settings.package_timeout,
+        **patience(settings),
+        "rollback": settings.rollback,
         **(repository or {}),
     }
+
+
+def patience(settings: Settings) -> dict[str, int]:
+    """How long a transaction, and another package manager at work, may take."""
+    return {"transaction_timeout": settings.package_timeout, "lock_timeout": settings.package_lock_timeout}
 
 
 def headers_wanted(settings: Settings, target: Target, host: HostDriver) -> list[str]:
@@ -107,7 +116,7 @@ def _disruption(target: Target, host: HostDriver) -> t.Literal["none", "reboot"]
     return "reboot" if host.loaded_version and host.loaded_version != target.version else "none"
 
 
-def _own_holds(part: Part, settings: Settings, target: Target, host: HostDriver, moving: bool) -> None:
+def own_holds(part: Part, settings: Settings, target: Target, host: HostDriver, moving: bool) -> None:
     """Holds as they should be; while packages move, the transaction itself lifts and sets them."""
     if moving:
         return
@@ -120,8 +129,21 @@ def _own_holds(part: Part, settings: Settings, target: Target, host: HostDriver,
         part.change("hold", name, "free", "held", f"hold {name}")
     for name in lift:
         part.change("hold", name, "held", "free", f"lift our hold of {name}")
-    if add or lift:
-        part.details["holds"] = {"hold_add": add, "hold_remove": lift}
+    automatic = _automatic(part, settings, host)
+    if add or lift or automatic:
+        part.details["holds"] = {"hold": settings.hold, "hold_add": add, "hold_remove": lift, **patience(settings)}
+
+
+def _automatic(part: Part, settings: Settings, host: HostDriver) -> bool:
+    """unattended-upgrades is kept away from the set by a file; it respects holds too, but says nothing then of why."""
+    names = sorted(host.record_packages) if settings.hold else []
+    wanted = digest(automatic_text(names)) if names and host.manager == "apt" else None
+    actual = host.file_hash(AUTOMATIC)
+    if wanted == actual:
+        return False
+    what = f"keep unattended-upgrades away from the {len(names)} packages of the set" if wanted else f"remove {AUTOMATIC}"
+    part.change("automatic_upgrades", AUTOMATIC, actual, wanted, what)
+    return True
 
 
 def _repository(part: Part, settings: Settings, target: Target, host: HostDriver, moving: bool) -> dict[str, str] | None:
@@ -134,8 +156,18 @@ def _repository(part: Part, settings: Settings, target: Target, host: HostDriver
     if not moving and not host.repository_owned:
         return None
     part.change("repository", url, host.repository_url if host.repository_owned else None, url, f"use package repository {url}")
-    key_url = settings.repository_key_url or f"{url}{key_name(target.os)}"
-    return {"repository_url": url, "repository_key": settings.repository_key, "repository_key_url": key_url}
+    return repository_options(url, target.os, settings.repository_key, settings.repository_key_url, settings.repository_key_fingerprint)
+
+
+def repository_options(url: str, os: OsSupport, key: str, key_url: str, fingerprint: str) -> dict[str, str]:
+    """How a repository is configured. What NVIDIA signs with is known; a mirror may have a key of its own."""
+    expected = fingerprint or (os.repository_key_fingerprint if url.startswith(NVIDIA_REPOSITORY) else "")
+    return {
+        "repository_url": url,
+        "repository_key": key,
+        "repository_key_url": key_url or f"{url}{os.repository_key_file or key_name(os)}",
+        "repository_key_fingerprint": expected,
+    }
 
 
 def repository_url(settings: Settings, target: Target) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..module_utils._apt_files import AUTOMATIC, automatic_text
 from ._facts import merge
 from ._plan_driver_facts import FABRIC_MANAGER, PERSISTENCED, HostDriver
 from ._plan_driver_input import Settings
@@ -47,8 +48,13 @@ def _packages(settings: Settings, target: Target, host: HostDriver, request: t.M
     if request.get("repository_url"):
         driver["repository"] = {"file": "gpufleet-nvidia", "url": request["repository_url"], "owned": True}
     holds = sorted(target.names) if settings.hold else []
+    automatic = {AUTOMATIC: digest(automatic_text(target.names))} if settings.hold and host.manager == "apt" else {}
     record = {"schema": 1, "packages": dict.fromkeys(target.names, version or ""), "holds": holds, "source": target.source}
-    return {"driver": driver, "packages": {"holds": sorted({*host.holds, *holds}), "broken": []}, "state_files": {"driver": record}}
+    return {
+        "driver": driver,
+        "packages": {"holds": sorted({*host.holds, *holds}), "broken": []},
+        "state_files": {"driver": record, "files": automatic},
+    }
 
 
 def _running(settings: Settings, target: Target, host: HostDriver, moving: bool) -> dict[str, t.Any]:

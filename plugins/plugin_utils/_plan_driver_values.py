@@ -40,6 +40,12 @@ def openpgp_key(value: t.Any) -> str | None:
     return value if value == "" or armoured else None
 
 
+def fingerprint(value: t.Any) -> str | None:
+    """As people write one: spaces, colons, lower case. Version 4 has 40 digits, version 6 has 64."""
+    text = re.sub(r"[\s:]", "", value).upper() if isinstance(value, str) else None
+    return text if text == "" or (text and re.fullmatch(r"(0X)?([0-9A-F]{40}|[0-9A-F]{64})", text)) else None
+
+
 def positive(value: t.Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 

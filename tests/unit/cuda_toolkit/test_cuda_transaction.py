@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.inference.plugins.module_utils import _cuda_record, _driver_transaction
+from ansible_collections.gpufleet.inference.plugins.module_utils import _cuda_record, _driver_steps
 from ansible_collections.gpufleet.inference.plugins.module_utils._apt import PackageError, Simulation
 from ansible_collections.gpufleet.inference.plugins.module_utils._cuda_record import read_record, update_record
 from ansible_collections.gpufleet.inference.plugins.module_utils._cuda_resolve import CudaRequest, Wanted
@@ -67,13 +67,16 @@ class FakeApt:
     def set_holds(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
         self.held = (self.held | set(add)) - set(remove)
 
+    def download_size(self, specs: Sequence[str], downgrade: bool) -> int | None:
+        return None
+
     def download(self, specs: Sequence[str], downgrade: bool) -> None: ...
 
 
 @pytest.fixture(autouse=True)
 def _paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cuda_record, "CUDA_RECORD", str(tmp_path / "cuda.json"))
-    monkeypatch.setattr(_driver_transaction, "POLICY", str(tmp_path / "policy-rc.d"))
+    monkeypatch.setattr(_driver_steps, "POLICY", str(tmp_path / "policy-rc.d"))
 
 
 def install(apt: Any) -> None:

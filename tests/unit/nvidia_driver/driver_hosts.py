@@ -9,6 +9,7 @@ import copy
 import datetime
 import typing as t
 
+from ansible_collections.gpufleet.inference.plugins.module_utils._apt_files import AUTOMATIC, automatic_text
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context, Finding, Plan
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._facts import merge
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_types import DriverChoice, DriverPackages, OsSupport
@@ -146,7 +147,10 @@ def with_driver(
                 "source": "nvidia",
                 **record,
             },
-            "files": {"/etc/modules-load.d/gpufleet-nvidia.conf": MODULES_LOAD},
+            "files": {
+                "/etc/modules-load.d/gpufleet-nvidia.conf": MODULES_LOAD,
+                AUTOMATIC: digest(automatic_text(names)) if names else None,
+            },
         },
     }
 

@@ -67,8 +67,15 @@ def test_failure_has_a_cause(asked: t.Any, text: str, reason: str) -> None:
 def test_command_that_does_not_end_is_a_cause_as_well(asked: t.Any, state: str) -> None:
     asked(Result(state, -9, "", ""))
     with pytest.raises(PackageError) as error:
-        Apt(10).update()
+        Apt(10).install(["a=1"], downgrade=False)
     assert error.value.reason == state
+
+
+def test_repository_that_is_too_slow_has_changed_nothing(asked: t.Any) -> None:
+    asked(Result("timeout", -9, "", ""))
+    with pytest.raises(PackageError, match="too slow") as error:
+        Apt(10).update()
+    assert error.value.reason == "repository_unreachable"
 
 
 def test_killed_command_says_so(asked: t.Any) -> None:
@@ -86,11 +93,11 @@ def test_update_waits_for_another_apt_and_for_nothing_else(monkeypatch: pytest.M
     monkeypatch.setattr(_apt, "run", lambda argv, **options: answers.pop(0))
     monkeypatch.setattr(_apt.time, "sleep", waited.append)
     Apt(10).update()
-    assert waited == [5, 10]
+    assert waited == [5, 5]
     answers = [Result("ok", 100, "", "E: 404")]
     with pytest.raises(PackageError):
         Apt(10).update()
-    assert waited == [5, 10]
+    assert waited == [5, 5]
 
 
 def test_update_gives_up_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +108,18 @@ def test_update_gives_up_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
         Apt(10).update()
     assert error.value.reason == "locked"
     assert sum(waited) == 120
+    waited.clear()
+    with pytest.raises(PackageError):
+        Apt(10, lock_timeout=3).update()
+    assert waited == []
+
+
+def test_full_disk_below_dpkg_is_a_transaction_that_has_begun(asked: t.Any) -> None:
+    text = "dpkg: error processing archive x: No space left on device\nE: Sub-process /usr/bin/dpkg returned an error code (1)"
+    asked(Result("ok", 100, "", text))
+    with pytest.raises(PackageError) as error:
+        Apt(10).install(["a=1"], downgrade=False)
+    assert error.value.reason == "dpkg_failed"
 
 
 def test_simulation_is_read(asked: t.Any) -> None:

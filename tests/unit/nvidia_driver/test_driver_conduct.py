@@ -9,7 +9,7 @@ import datetime
 from typing import Any
 
 import pytest
-from driver_hosts import UNIT, blocking, facts, found, ids, planned, with_driver
+from driver_hosts import NAMES, UNIT, blocking, facts, found, ids, planned, with_driver
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._facts import merge
@@ -285,7 +285,7 @@ def test_planning_on_the_predicted_host_finds_nothing_left() -> None:
 
 def test_absent_takes_away_what_is_ours() -> None:
     plan = planned(facts(with_driver()), state="absent")
-    assert plan.details["packages"] == {"state": "absent", "names": ["nvidia-driver-cuda", "nvidia-kernel-open-dkms"]}
+    assert plan.details["packages"] == {"state": "absent", "names": sorted(NAMES), "repository_remove": True}
     assert {"path": "/etc/modules-load.d/gpufleet-nvidia.conf", "content": None} in plan.details["files"]
     assert plan.details["reboot"]["reasons"][0]["id"] == "driver.still_loaded"
     assert next(change for change in plan.changes if change.id == "driver.packages").disruption == "reboot"
@@ -312,3 +312,10 @@ def test_odd_facts_never_raise() -> None:
         {"driver": {"installed": {"packages": None}}},
     ):
         assert planned(odd).component == "driver"
+
+
+@pytest.mark.parametrize("cuda", [{"packages": {"cuda-toolkit-12-8": "12.8.1-1"}}, {"packages": {}, "repository": True}])
+def test_absent_leaves_a_repository_that_cuda_still_uses(cuda: dict[str, Any]) -> None:
+    plan = planned(facts(with_driver(), {"state_files": {"cuda": {"schema": 1, "holds": [], **cuda}}}), state="absent")
+    assert plan.details["packages"]["repository_remove"] is False
+    assert "driver.repository" not in ids(plan)

@@ -11,7 +11,7 @@ import pytest
 from driver_hosts import B200, V100, blocking, facts, found, planned, with_driver
 
 WRONG: list[tuple[str, Any, str, str | None]] = [
-    ("state", "presnt", "one of present, absent", "present"),
+    ("state", "presnt", "one of present, rolled_back, absent", "present"),
     ("source", "nvdia", "one of auto, nvidia, distribution", "nvidia"),
     ("branch", "R580", "a driver branch: its number alone (580), or empty", "580"),
     ("branch", True, "a driver branch: its number alone (580), or empty", None),

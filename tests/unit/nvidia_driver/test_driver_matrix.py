@@ -26,7 +26,7 @@ NAMES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {"branch": 595}, ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-driver-pinning-595"]),
     ({}, {"branch": 580, "compute_only": False}, ["nvidia-open"]),
     (BOARD, {"branch": 570}, ["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-fabricmanager-570", "libnvidia-nscq-570"]),
-    ({}, {"source": "distribution", "install_kernel_modules": False}, ["nvidia-smi", "libnvidia-ml1", "libcuda1"]),
+    ({}, {"source": "distribution", "install_kernel_modules": False}, ["nvidia-smi", "libnvidia-ml1", "libnvidia-cfg1", "libcuda1"]),
     (UBUNTU, {"branch": 580}, ["nvidia-open-580", "nvidia-driver-pinning-580"]),
     (UBUNTU, {"branch": 595}, ["libnvidia-compute", "nvidia-dkms-open", "nvidia-driver-pinning-595"]),
 ]
@@ -96,3 +96,23 @@ def test_driver_that_is_there_already_is_no_reason_to_stop() -> None:
     """580.105.08 has open advisories: asked for they block, found they warn, or every new bulletin would stop a fleet."""
     assert gate(H100, version="580.105.08") == ["driver.advisory"]
     assert gate(H100, with_driver("580.105.08"), version="580.105.08") == []
+
+
+def test_debians_own_modules_are_found_by_the_usual_names() -> None:
+    files = {entry["path"]: entry["content"] for entry in planned(facts(), source="distribution").details["files"]}
+    assert "alias nvidia nvidia-current\nalias nvidia-uvm nvidia-current-uvm\n" in files["/etc/modprobe.d/gpufleet-nvidia.conf"]
+    files = {entry["path"]: entry["content"] for entry in planned(facts(), branch=580).details["files"]}
+    assert files.get("/etc/modprobe.d/gpufleet-nvidia.conf") is None
+
+
+def test_ubuntus_compute_only_set_brings_its_tools_where_they_are_on_offer() -> None:
+    request = planned(facts(UBUNTU), branch=595).details["packages"]
+    assert {"nvidia-utils", "nvidia-compute-utils", "nvidia-persistenced"} <= set(request["offered"])
+    assert planned(facts(), branch=595).details["packages"]["offered"] == []
+
+
+@pytest.mark.parametrize(("version", "key"), [("12", "3bf863cc.pub"), ("13", "8793F200.pub")])
+def test_key_of_nvidias_repository_is_known_by_system(version: str, key: str) -> None:
+    request = planned(facts({"host": {"os": {"id": "debian", "version_id": version}}}), branch=580).details["packages"]
+    assert request["repository_key_url"].endswith(f"/{key}")
+    assert request["repository_key_fingerprint"].endswith(key[:8].upper())

@@ -8,6 +8,10 @@ from __future__ import annotations
 import pytest
 from driver_hosts import NAMES, blocking, facts, found, ids, planned, with_driver
 
+from ansible_collections.gpufleet.inference.plugins.module_utils._apt_files import AUTOMATIC
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_types import OsSupport
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._plan_driver_packages import NVIDIA_REPOSITORY, repository_options
+
 
 def test_virgin_host_gets_the_whole_set_in_one_request() -> None:
     plan = planned(facts(), version="580.159.04")
@@ -84,12 +88,13 @@ def test_lost_hold_is_put_back() -> None:
     host["driver"]["installed"]["packages"][NAMES[0]]["held"] = False
     plan = planned(host)
     assert ids(plan) == ["driver.hold"]
-    assert plan.details["holds"] == {"hold_add": [NAMES[0]], "hold_remove": []}
+    assert (plan.details["holds"]["hold_add"], plan.details["holds"]["hold_remove"]) == ([NAMES[0]], [])
 
 
 def test_only_own_holds_are_lifted() -> None:
     host = facts(with_driver(), {"state_files": {"driver": {"holds": [NAMES[0]]}}})
-    assert planned(host, hold=False).details["holds"] == {"hold_add": [], "hold_remove": [NAMES[0]]}
+    lifted = planned(host, hold=False).details["holds"]
+    assert (lifted["hold"], lifted["hold_add"], lifted["hold_remove"]) == (False, [], [NAMES[0]])
 
 
 def test_broken_packages_of_others_block() -> None:
@@ -154,3 +159,26 @@ def test_lock_decides_where_nothing_is_asked_for() -> None:
     assert planned(facts(), context).details["packages"]["version"] == "580.105.08"
     assert planned(facts(with_driver()), context).details["packages"]["version"] == "580.105.08"
     assert planned(facts(), context, version="580.159.04").details["packages"]["version"] == "580.159.04"
+
+
+def test_automatic_upgrades_are_kept_away_as_long_as_the_set_is_held() -> None:
+    host = facts(with_driver(), {"state_files": {"files": {AUTOMATIC: None}}})
+    plan = planned(host)
+    assert ids(plan) == ["driver.automatic_upgrades"]
+    assert plan.details["holds"]["hold"]
+    assert "packages" not in plan.details
+    assert "driver.automatic_upgrades" in ids(planned(facts(with_driver()), hold=False))
+    assert ids(planned(facts(with_driver()))) == []
+
+
+def test_nvidias_own_repository_has_a_known_key_and_a_mirror_may_have_another() -> None:
+    system = OsSupport(
+        True, True, "", "os.x", "Debian 13", "debian13", "x86_64", "apt", False, None,
+        repository_key_file="8793F200.pub", repository_key_fingerprint="0" * 40,
+    )  # fmt: skip
+    own = repository_options(f"{NVIDIA_REPOSITORY}/debian13/x86_64/", system, "", "", "")
+    assert own["repository_key_url"] == f"{NVIDIA_REPOSITORY}/debian13/x86_64/8793F200.pub"
+    assert own["repository_key_fingerprint"] == "0" * 40
+    mirror = repository_options("http://mirror/debian13/x86_64/", system, "", "", "")
+    assert mirror["repository_key_fingerprint"] == ""
+    assert repository_options("http://mirror/", system, "", "", "1" * 40)["repository_key_fingerprint"] == "1" * 40

@@ -199,3 +199,13 @@ def test_refusal_of_the_package_manager_is_passed_on() -> None:
     with pytest.raises(PackageError, match="the set cannot be installed: E: held broken packages") as error:
         resolve(request(), source, {})
     assert error.value.reason == "unresolvable"
+
+
+def test_tools_come_along_only_where_they_are_offered_in_the_drivers_version() -> None:
+    source = table("580.159.04")
+    source.offers["nvidia-utils"] = [("580.159.04-1", NVIDIA)]
+    source.offers["nvidia-modprobe"] = [("580.65.06-1", NVIDIA)]
+    wanted = request(offered=("nvidia-utils", "nvidia-modprobe", "nvidia-compute-utils"))
+    packages = resolve(wanted, source, {}).packages
+    assert packages["nvidia-utils"] == "580.159.04-1"
+    assert not {"nvidia-modprobe", "nvidia-compute-utils"} & set(packages)

@@ -10,90 +10,17 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from fake_apt import FakeApt, change, record_fixture  # noqa: F401
+from openpgp_keys import ED25519, ED25519_FINGERPRINT
 
-from ansible_collections.gpufleet.inference.plugins.module_utils import _driver_repository, _driver_transaction
+from ansible_collections.gpufleet.inference.plugins.module_utils import (
+    _driver_repository,
+    _driver_steps,
+)
 from ansible_collections.gpufleet.inference.plugins.module_utils._apt import PackageError, Simulation
 from ansible_collections.gpufleet.inference.plugins.module_utils._driver_record import read_record, update_record
 from ansible_collections.gpufleet.inference.plugins.module_utils._driver_repository import Repository
-from ansible_collections.gpufleet.inference.plugins.module_utils._driver_resolve import Request
-from ansible_collections.gpufleet.inference.plugins.module_utils._driver_transaction import change_packages, heal, remove_packages
-
-KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\nx\n-----END PGP PUBLIC KEY BLOCK-----\n"
-REQUEST = Request(("nvidia-a",), ("nvidia-a",), ("nvidia-*",), (), 580, "")
-
-
-class FakeApt:
-    """Installs what it is told; writes down what it is asked."""
-
-    def __init__(self, installed: dict[str, str] | None = None) -> None:
-        self.packages = {name: (version, "installed") for name, version in (installed or {}).items()}
-        self.held: set[str] = set()
-        self.asked: list[str] = []
-        self.offers = {"nvidia-a": [("580.1.1-1", "mirror")]}
-        self.removes: list[str] = []
-        self.stale_downloads = 0
-        self.during: t.Callable[[], None] = lambda: None
-
-    def versions(self, names: t.Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-        return {name: self.offers[name] for name in names if name in self.offers}
-
-    def depends(self, specs: t.Mapping[str, str]) -> dict[str, list[list[str]]]:
-        return {}
-
-    def installed(self) -> dict[str, tuple[str, str]]:
-        return dict(self.packages)
-
-    def holds(self) -> set[str]:
-        return set(self.held)
-
-    def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None:
-        self.held = (self.held | set(add)) - set(remove)
-
-    def simulate(self, specs: t.Sequence[str], downgrade: bool = False) -> Simulation:
-        wanted = dict(spec.split("=") for spec in specs if "=" in spec)
-        moves = {name: version for name, version in wanted.items() if self.packages.get(name, ("",))[0] != version}
-        return Simulation(moves, self.removes, "")
-
-    def update(self, parts: str | None = None) -> None:
-        self.asked.append("update")
-
-    def download(self, specs: t.Sequence[str], downgrade: bool) -> None:
-        self.asked.append("download")
-        if self.stale_downloads:
-            self.stale_downloads -= 1
-            raise PackageError("repository_unreachable", "404")
-
-    def install(self, specs: t.Sequence[str], downgrade: bool) -> None:
-        self.asked.append("install")
-        self.during()
-        self.packages.update({spec.split("=")[0]: (spec.split("=")[1], "installed") for spec in specs})
-
-    def remove(self, names: t.Sequence[str], simulate: bool = False) -> Simulation:
-        self.asked.append("simulate removal" if simulate else "remove")
-        if not simulate:
-            self.packages = {name: entry for name, entry in self.packages.items() if name not in names}
-        return Simulation({}, [*names, *self.removes], "")
-
-    def unneeded(self) -> list[str]:
-        return [name for name in ("dkms", "old-kernel") if name in self.packages]
-
-    def configure(self) -> str:
-        self.asked.append("configure")
-        self.packages = {name: (version, "installed") for name, (version, _status) in self.packages.items()}
-        return ""
-
-
-@pytest.fixture
-def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "driver.json"
-    monkeypatch.setattr(_driver_transaction, "read_record", lambda: read_record(str(path)))
-    monkeypatch.setattr(_driver_transaction, "update_record", lambda changes: update_record(changes, str(path)))
-    monkeypatch.setattr(_driver_transaction, "POLICY", str(tmp_path / "policy-rc.d"))
-    return path
-
-
-def change(apt: FakeApt, hold: bool = True, check: bool = False, request: Request = REQUEST) -> t.Any:
-    return change_packages(apt, request, "nvidia", hold, check)  # type: ignore[arg-type]
+from ansible_collections.gpufleet.inference.plugins.module_utils._driver_transaction import heal, remove_packages
 
 
 def test_transaction_is_recorded_before_it_begins_and_services_are_left_alone(record: Path) -> None:
@@ -111,7 +38,7 @@ def test_transaction_is_recorded_before_it_begins_and_services_are_left_alone(re
     assert not (record.parent / "policy-rc.d").exists()
     assert done.changed
     assert json.loads(record.read_text()) == {"schema": 1, "packages": {"nvidia-a": "580.1.1-1"}, "holds": ["nvidia-a"], "source": "nvidia"}
-    assert apt.asked == ["download", "install"]
+    assert apt.asked == ["download", "fetch files", "install"]
 
 
 def test_second_time_nothing_is_asked_for(record: Path) -> None:
@@ -144,7 +71,7 @@ def test_failed_transaction_leaves_the_record_pending_and_no_policy(record: Path
 
 def test_policy_of_a_killed_run_goes_and_that_of_the_host_stays(record: Path) -> None:
     policy = record.parent / "policy-rc.d"
-    policy.write_text(_driver_transaction._POLICY_TEXT)
+    policy.write_text(_driver_steps._POLICY_TEXT)
     heal(FakeApt(), set())  # type: ignore[arg-type]
     assert not policy.exists()
     policy.write_text("#!/bin/sh\nexit 0\n")
@@ -156,7 +83,7 @@ def test_stale_lists_are_fetched_anew_once(record: Path) -> None:
     apt = FakeApt()
     apt.stale_downloads = 1
     change(apt)
-    assert apt.asked == ["download", "update", "download", "install"]
+    assert apt.asked == ["download", "update", "download", "fetch files", "install"]
     apt = FakeApt()
     apt.stale_downloads = 2
     with pytest.raises(PackageError):
@@ -195,7 +122,11 @@ def test_previous_set_is_kept(record: Path) -> None:
     change(apt)
     apt.offers["nvidia-a"] = [("580.2.2-1", "mirror")]
     change(apt)
-    assert read_record(str(record))["previous"] == {"packages": {"nvidia-a": "580.1.1-1"}, "source": "nvidia"}
+    assert read_record(str(record))["previous"] == {
+        "packages": {"nvidia-a": "580.1.1-1"},
+        "source": "nvidia",
+        "version": "580.1.1",
+    }
 
 
 def test_new_packages_forget_old_reboots(record: Path) -> None:
@@ -266,10 +197,10 @@ def test_repository_is_tried_before_it_is_configured(tmp_path: Path, monkeypatch
 
     apt.update = refuse  # type: ignore[method-assign]
     with pytest.raises(PackageError):
-        Repository("http://mirror/", KEY).configure(apt)  # type: ignore[arg-type]
+        Repository("http://mirror/", ED25519).configure(apt)  # type: ignore[arg-type]
     assert not key.exists()
     assert not source.exists()
-    good = Repository("http://mirror/", KEY)
+    good = Repository("http://mirror/", ED25519)
     assert good.configure(FakeApt())  # type: ignore[arg-type]
     assert f"Signed-By: {key}" in source.read_text()
     good.restore()
@@ -280,4 +211,11 @@ def test_repository_is_tried_before_it_is_configured(tmp_path: Path, monkeypatch
 def test_key_that_is_none_is_refused() -> None:
     with pytest.raises(PackageError) as error:
         Repository("http://mirror/", "<html>404</html>")
-    assert error.value.reason == "repository_signature"
+    assert error.value.reason == "repository_key"
+
+
+def test_key_with_another_fingerprint_is_refused_before_it_is_trusted() -> None:
+    Repository("http://mirror/", ED25519, ED25519_FINGERPRINT.lower())
+    with pytest.raises(PackageError, match="expected " + "A" * 40) as error:
+        Repository("http://mirror/", ED25519, "A" * 40)
+    assert error.value.reason == "repository_key"
