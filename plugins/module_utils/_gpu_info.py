@@ -16,6 +16,7 @@ from . import _units
 from ._container_facts import read_containers
 from ._cuda_facts import read_cuda
 from ._driver_facts import read_driver
+from ._driver_holders import read_holders
 from ._fabric import fabric_facts
 from ._fingerprint import fingerprint
 from ._gpu_facts import merge_gpus
@@ -40,7 +41,8 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
     host = read_host(reader)
     pci = read_pci(reader)
     packages = read_packages(reader, host["os"]["family"])
-    driver = read_driver(reader, packages, pci, options.library)
+    kernel = host["kernel"]
+    driver = read_driver(reader, packages, pci, options.library, (kernel["release"], kernel["next_boot"]))
     unit_files = _units.scan_files(reader)
     units = _units.read_units(reader, unit_files.names)
 
@@ -50,6 +52,8 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
     described = Processes(reader)
     for gpu in gpus:
         gpu["processes"] = [{**process, **described.describe(process["pid"])} for process in gpu["processes"]]
+    if driver["loaded"]:
+        driver["holders"] = read_holders(reader, [process["pid"] for gpu in gpus for process in gpu["processes"]])
     counts = {"pci": len(pci["gpus"]), "nvml": answer["count"], "expected": expected}
     nvml = _nvml_facts(outcome, answer, options)
     state, reason = stack_state(driver, {**nvml, "reason": outcome.reason}, gpus, counts)
