@@ -19,6 +19,8 @@ GPU_SETTINGS = ETC_DIR + "/gpu_settings.json"
 GPU_SETTINGS_RECORDED = VAR_DIR + "/gpu_settings.json"
 REBOOT_REQUIRED = VAR_DIR + "/reboot_required.json"
 DRIVER_RECORD = VAR_DIR + "/driver.json"
+DRIVER_RELOAD = RUN_DIR + "/driver_reload.json"
+"""A reload of the kernel modules that is not over, or failed: true of this boot alone."""
 CUDA_RECORD = VAR_DIR + "/cuda.json"
 
 CUDA_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"
