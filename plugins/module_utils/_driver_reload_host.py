@@ -81,7 +81,12 @@ class Host:
         return _why(run(["rmmod", module], timeout=self._timeout))
 
     def load(self, module: str) -> str:
-        return _why(run(["modprobe", module], timeout=self._timeout))
+        why = _why(run(["modprobe", module], timeout=self._timeout))
+        if "not found in directory" in why and module.startswith("nvidia"):
+            # Debian's file names, where the package with their aliases is missing.
+            other = run(["modprobe", "nvidia-current" + module[len("nvidia") :].replace("_", "-")], timeout=self._timeout)
+            why = "" if other.success else why
+        return why
 
     def device_files(self) -> str:
         """nvidia-modprobe makes what is missing; without it (and without udev rules) the first client with rights does."""

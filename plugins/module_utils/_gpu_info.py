@@ -21,6 +21,7 @@ from ._fabric import fabric_facts
 from ._fingerprint import fingerprint
 from ._gpu_facts import merge_gpus
 from ._host import read_host
+from ._imex import read_imex
 from ._managers import read_managers
 from ._nvml import Options, Outcome, run_bounded
 from ._nvml_load import locate
@@ -57,6 +58,9 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
     counts = {"pci": len(pci["gpus"]), "nvml": answer["count"], "expected": expected}
     nvml = _nvml_facts(outcome, answer, options)
     state, reason = stack_state(driver, {**nvml, "reason": outcome.reason}, gpus, counts)
+    fabric = fabric_facts(pci, gpus, units, packages.installed("driver"))
+    if fabric["imex"]:
+        fabric["imex"].update(read_imex(reader))
     return {
         "schema": 1,
         "collected_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -68,7 +72,7 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
         "nvml": nvml,
         "gpus": gpus,
         "counts": counts,
-        "fabric": fabric_facts(pci, gpus, units, packages.installed("driver")),
+        "fabric": fabric,
         "cuda": read_cuda(reader, packages),
         "containers": read_containers(reader, packages, units),
         "units": units,

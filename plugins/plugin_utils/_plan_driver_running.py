@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ._plan_driver_facts import FABRIC_MANAGER, PERSISTENCED, HostDriver
+from ._plan_driver_facts import FABRIC_MANAGER, IMEX, PERSISTENCED, HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_part import Part
-from ._plan_driver_target import wants_fabric_manager
+from ._plan_driver_target import wants_fabric_manager, wants_imex
 
+_WITHOUT = {
+    "persistenced": "nvidia_driver_persistenced to false",
+    "fabric_manager": "nvidia_driver_fabric_manager to absent",
+    "imex": "nvidia_driver_imex_group to an empty text",
+}
 LOADABLE = ("enabled", "enabled-runtime", "static", "indirect", "generated", "alias")
 
 
@@ -34,10 +39,13 @@ def running_part(settings: Settings, host: HostDriver, moving: bool, reboot: boo
     if loads:
         part.change("load", "nvidia", None, host.module_version or "as installed", "load the kernel modules")
         part.details["load"] = ["nvidia", "nvidia-uvm"]
+        part.details["load_version"] = host.module_version
     runnable = not reboot
     _service(part, host, "persistenced", PERSISTENCED, settings.persistenced, moving, runnable)
     if wants_fabric_manager(settings, host):
         _service(part, host, "fabric_manager", FABRIC_MANAGER, True, moving, runnable)
+    if wants_imex(settings, host) and settings.imex.get("group"):
+        _service(part, host, "imex", IMEX, True, moving, runnable)
     return part
 
 
@@ -79,8 +87,7 @@ def _unit_missing(part: Part, name: str, unit: str) -> None:
         f"{unit} is wanted, but no installed package brings it.",
         found="no such unit",
         needed=unit,
-        fix=f"Add the package with {unit} to nvidia_driver_packages_extra, "
-        f"or set nvidia_driver_{name} to {'false' if name == 'persistenced' else 'absent'}.",
+        fix=f"Add the package with {unit} to nvidia_driver_packages_extra, or set {_WITHOUT[name]}.",
         subject=unit,
     )
 
