@@ -171,6 +171,10 @@ def module_fields(name: str) -> dict[str, str] | None:
 def modinfo(arguments: list[str]) -> int:
     words = plain_words(arguments)
     fields = module_fields(canonical(words[0]))
+    kernel = next((arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word in ("-k", "--set-kernel")), module.release())
+    built_for = (module.installed() or {}).get("kernels", kernel).split()
+    if fields is not None and canonical(words[0]) != "nouveau" and kernel not in built_for:
+        fields = None
     if fields is None:
         print(f"modinfo: ERROR: Module {words[0]} not found.", file=sys.stderr)
         return 1
