@@ -65,6 +65,8 @@ from ..module_utils._nvml_args import NVML_ARGS, nvml_options
 from ..module_utils._reader import Reader
 
 PAUSE = 2.0
+TELLING = ("ok", "lost", "error")
+"""States in which NVML says something about the fabric; nothing gets better by waiting in the others."""
 
 
 def main() -> None:
@@ -79,8 +81,7 @@ def main() -> None:
         while True:
             info = collect(Reader(sysfs=params["sysfs_root"], procfs=params["procfs_root"]), options)
             fabric, waited = info["fabric"], time.monotonic() - begin
-            # Nothing gets better by waiting for a driver that hangs.
-            if fabric["ready"] or waited + PAUSE > params["timeout"] or info["state"] == "hung":
+            if fabric["ready"] or waited + PAUSE > params["timeout"] or info["state"] not in TELLING:
                 break
             time.sleep(PAUSE)
     except HostError as exc:

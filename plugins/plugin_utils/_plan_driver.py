@@ -23,7 +23,7 @@ from ._plan_driver_packages import headers_wanted, package_part
 from ._plan_driver_part import Part
 from ._plan_driver_predict import predict
 from ._plan_driver_reboot import reasons, reboot_part
-from ._plan_driver_reload import CURABLE, gentler, holders, obstacles, reload_part, reloads, some
+from ._plan_driver_reload import gentler, keeps_modules, reload_part, reloads
 from ._plan_driver_running import running_part
 from ._plan_driver_target import Target, choose
 
@@ -68,9 +68,8 @@ def _package_manager(target: Target) -> Finding:
 def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context) -> None:
     packages = package_part(settings, target, host)
     moving = any(change.id == "driver.packages" for change in packages.changes)
-    if moving:
-        # What stays as it is was not asked for by this run: the gate then warns about it and does not block.
-        result.details["stack"] = {"driver": target.stack()}
+    # A broken driver or fabric is this role's work. What stays as it is was not asked for: the gate warns of it and does not block.
+    result.details["stack"] = {"component": "driver", **({"driver": target.stack()} if moving else {})}
     files = module_part(settings, host, target.source)
     future = (target.version or target.expected) if moving else host.module_version or host.library_version or ""
     because = reasons(settings, host, future, target.kernel_modules if moving else host.kernel_modules)
@@ -82,8 +81,7 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
     fabric = fabric_part(settings, host, moving, bool(because))
     work = bool(packages.changes or files.changes or running.changes or fabric.changes)
     new = bool(packages.changes or files.changes)
-    could = bool(because) and all(reason.id in CURABLE for reason in because) and not obstacles(settings, host)
-    reboot = reboot_part(settings, host, context, because, work, new, some(holders(settings, host)), could)
+    reboot = reboot_part(settings, host, context, because, work, new, *keeps_modules(settings, host, because))
     reboots = bool(because) and bool(reboot.details["reboot"]["now"])
     guard = _guard(settings, target, host, moving, bool(running.details.get("load")))
     kernels = compiler_part(host) if moving and not target.signed_modules else Part()

@@ -66,13 +66,13 @@ def reboot_part(
     because: list[Reason],
     other_work: bool,
     new_evidence: bool,
-    in_use: str = "",
+    kept: str = "",
     could_reload: bool = False,
 ) -> Part:
     """Change or finding for the reasons, by policy; details `reboot` for converge.
 
     `new_evidence`: packages or module files change in this plan, so that an earlier reboot says nothing about it.
-    `in_use`: who keeps the loaded modules, as text; `could_reload`: nobody does, and only nobody asked for it.
+    `kept`: why the loaded modules stay, as text; `could_reload`: nothing keeps them, only nobody asked for it.
     """
     part = Part()
     noted = [reason for reason in host.reboot_required.get("reasons") or [] if reason.get("component") == "driver"]
@@ -101,7 +101,7 @@ def reboot_part(
                 f"note that a reboot is needed: {text}",
             )
             other_work = True
-        _required(part, settings, context, because, text, other_work, in_use, could_reload)
+        _required(part, settings, context, because, text, other_work, kept, could_reload)
         return part
     tried = [reason for reason in because if host.rebooted_for.get(reason.key) not in (None, host.boot_id)]
     if tried and not new_evidence:
@@ -118,7 +118,7 @@ def _required(
     because: list[Reason],
     text: str,
     other_work: bool,
-    in_use: str,
+    kept: str,
     could_reload: bool,
 ) -> None:
     """After all other work: a host that cannot serve what was asked for is a failure under `never`, a note under `delegate`."""
@@ -133,7 +133,7 @@ def _required(
         "reboot_required",
         "block" if broken and not delegated and not other_work else "warn",
         f"A reboot is needed: {text}. The host {'cannot serve the asked driver' if broken else 'works as before'} until then.{local}",
-        found=text + (f"; the loaded modules are used by {in_use}" if in_use else ""),
+        found=text + (f"; {kept}" if kept else ""),
         needed="the installed driver running",
         fix="Drain and reboot the host, then run this role again; or set nvidia_driver_reboot: if_needed (reboot in this run) "
         "or delegate (leave it to the rollout)"

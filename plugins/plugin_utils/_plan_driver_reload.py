@@ -77,6 +77,17 @@ def holders(settings: Settings, host: HostDriver) -> list[str]:
     return found
 
 
+def keeps_modules(settings: Settings, host: HostDriver, because: list[Reason]) -> tuple[str, bool]:
+    """For the reboot's finding: why the loaded modules stay, and whether a reload would do if it were asked for."""
+    if not because or not all(reason.id in CURABLE for reason in because):
+        return "", False
+    why_not = obstacles(settings, host)
+    if settings.live_reload and why_not:
+        return f"the modules are not reloaded while it runs: {some(why_not)}", False
+    used = holders(settings, host)
+    return f"the loaded modules are used by {some(used)}" if used else "", not why_not
+
+
 def some(texts: list[str]) -> str:
     """A list that a person can read."""
     return "; ".join(texts[:_SHOWN]) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
