@@ -97,6 +97,7 @@ class Reload:
         bound = [name for name, unit in (self._host.units(along) if along else {}).items() if unit["active"]]
         found = self._host.holders()
         reasons = [f"{name} would be stopped along" for name in bound]
+        reasons += [f"{name} is transient and could not be started again" for name, u in units.items() if u["active"] and u["transient"]]
         reasons += [describe(process) for process in found["processes"] if process["unit"] not in self._allowed]
         reasons += [f"kernel module {module['name']} needs it" for module in found["modules"] if module["name"] not in REMOVABLE]
         reasons += [f"the console is on {name}" for name in found["console"]]
@@ -153,7 +154,8 @@ class Reload:
             return
         failed = {}
         for unit in reversed([unit for unit in stop_order(self._owed) if unit in self._owed]):
-            if self._host.units([unit]).get(unit, {}).get("active"):
+            state = self._host.units([unit]).get(unit)
+            if state is None or state["active"]:  # removed in the meantime, or up already
                 continue
             self._out.changed = True
             why = self._host.start(unit)

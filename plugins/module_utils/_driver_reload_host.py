@@ -24,7 +24,8 @@ from ._subprocess import Result, run
 from ._wait import boot_id
 
 KIND = "driver_reload"
-_SHOW = "Id,ActiveState,RequiredBy,RequisiteOf,BoundBy,ConsistsOf"
+_SHOW = "Id,LoadState,ActiveState,Transient,RequiredBy,RequisiteOf,BoundBy,ConsistsOf"
+_ALONG = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf")
 _UP = ("active", "activating", "reloading")
 
 
@@ -60,13 +61,19 @@ class Host:
         return read_holders(self._reader)
 
     def units(self, names: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-        """name → active, and the units that systemd would stop along with it."""
+        """name → active, gone after a stop (transient), and the units that systemd would stop along; units that do not exist are left out."""
         result = run(["systemctl", "show", "--property=" + _SHOW, "--", *names], timeout=15)
         found = {}
         for block in result.out.split("\n\n"):
             fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-            along = {unit for key, value in fields.items() if key not in ("Id", "ActiveState") for unit in value.split()}
-            found[fields.get("Id", "")] = {"active": fields.get("ActiveState") in _UP, "along": sorted(along)}
+            if fields.get("LoadState") == "not-found":
+                continue
+            along = {unit for key in _ALONG for unit in fields.get(key, "").split()}
+            found[fields.get("Id", "")] = {
+                "active": fields.get("ActiveState") in _UP,
+                "transient": fields.get("Transient") == "yes",
+                "along": sorted(along),
+            }
         return {name: found[name] for name in names if name in found}
 
     def stop(self, unit: str) -> str:

@@ -29,6 +29,7 @@ class FakeHost:
         self.running = {PERSISTENCED: True, DCGM: True, VLLM: False}
         self.along: dict[str, list[str]] = {}
         self.processes: dict[int, str | None] = {100: PERSISTENCED, 101: DCGM}
+        self.transient: set[str] = set()
         self.console: list[str] = []
         self.kept: dict[str, Any] = {}
         self.log: list[str] = []
@@ -70,7 +71,7 @@ class FakeHost:
         return {"processes": found, "modules": self.modules(), "console": self.console}
 
     def units(self, names: list[str]) -> dict[str, dict[str, Any]]:
-        return {name: {"active": self.running[name], "along": self.along.get(name, [])} for name in names if name in self.running}
+        return {name: {"active": self.running[name], "transient": name in self.transient, "along": self.along.get(name, [])} for name in names if name in self.running}
 
     def stop(self, unit: str) -> str:
         why = self._do(f"stop {unit}")
@@ -190,7 +191,12 @@ def unit_bound_to_ours(host: FakeHost) -> str:
     return "other.service would be stopped along"
 
 
-@pytest.mark.parametrize("make", [strange_process, strange_unit, strange_module, the_console, unit_bound_to_ours])
+def transient_unit(host: FakeHost) -> str:
+    host.transient = {DCGM}
+    return f"{DCGM} is transient and could not be started again"
+
+
+@pytest.mark.parametrize("make", [strange_process, strange_unit, strange_module, the_console, unit_bound_to_ours, transient_unit])
 def test_what_is_not_ours_is_named_and_nothing_touched(host: FakeHost, make: Any) -> None:
     expected = make(host)
     assert reload(host) == Outcome("refused", expected)
@@ -275,6 +281,12 @@ def test_killed_anywhere_the_next_one_finishes(host: FakeHost, kill_at: str) -> 
     assert reload(host).state in ("reloaded", "restored")
     assert (host.version, set(host.tree), host.kept) == (NEW, set(TREE), {})
     assert host.running == {PERSISTENCED: True, DCGM: True, VLLM: False}
+
+
+def test_unit_that_was_removed_in_the_meantime_is_forgotten(host: FakeHost) -> None:
+    host.version, host.kept = NEW, {"units": ["gone.service"]}
+    assert reload(host).state == "unchanged"
+    assert (host.log, host.kept) == ([], {})
 
 
 def test_check_mode_looks_only(host: FakeHost) -> None:
