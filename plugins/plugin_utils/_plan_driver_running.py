@@ -8,6 +8,7 @@ Private to the collection, pure. Order in converge is the order here: module, de
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ._plan_driver_facts import FABRIC_MANAGER, IMEX, PERSISTENCED, HostDriver
@@ -42,6 +43,7 @@ def running_part(settings: Settings, host: HostDriver, moving: bool, reboot: boo
         part.details["load_version"] = host.module_version
     runnable = not reboot
     _service(part, host, "persistenced", PERSISTENCED, settings.persistenced, moving, runnable)
+    _persistence_left(part, settings, host)
     if wants_fabric_manager(settings, host):
         _service(part, host, "fabric_manager", FABRIC_MANAGER, True, moving, runnable)
     if wants_imex(settings, host) and settings.imex.get("group"):
@@ -78,6 +80,27 @@ def _service(part: Part, host: HostDriver, name: str, unit: str, wanted: bool, m
         "none" if wanted else "host_service_restart",
     )
     part.details.setdefault("services", []).append({"unit": unit, "enabled": wanted, "started": wanted and runnable})
+
+
+def _persistence_left(part: Part, settings: Settings, host: HostDriver) -> None:
+    """The daemon switches the mode off when it stops. What stays on was set by other hands, unless role gpu_power wants it."""
+    wanted = _wants_persistence((host.facts.get("state_files") or {}).get("gpu_settings"))
+    on = [str(gpu.get("index")) for gpu in host.facts.get("gpus") or [] if gpu.get("persistence") is True]
+    if settings.persistenced or not on or wanted or host.unit(PERSISTENCED).get("active") == "active":
+        return
+    part.find(
+        "persistence_left",
+        "warn",
+        f"nvidia-persistenced is off as asked, but persistence mode is on for GPU {', '.join(on)}: somebody set it by nvidia-smi -pm 1.",
+        found=f"persistence mode on: GPU {', '.join(on)}",
+        needed="off, or asked for (nvidia_driver_persistenced, or gpu_power_persistence)",
+        fix="nvidia-smi -pm 0; it is gone after a reboot in any case.",
+        subject="persistence mode",
+    )
+
+
+def _wants_persistence(settings: t.Any) -> bool:
+    return '"persistence": true' in json.dumps(settings or {}).lower()
 
 
 def _unit_missing(part: Part, name: str, unit: str) -> None:

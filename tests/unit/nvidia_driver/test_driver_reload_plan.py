@@ -123,3 +123,13 @@ def test_bad_input() -> None:
         "nvidia_driver_live_reload_units",
         "nvidia_driver_fabric_timeout",
     ]
+
+
+def test_persistence_mode_without_the_daemon_is_told_and_left() -> None:
+    off = {"units": {"nvidia-persistenced.service": {**UNIT, "active": "inactive", "enabled": "disabled"}}}
+    host = facts(with_driver("580.159.04"), off, {"gpus": [{"index": 0, "persistence": True, "processes": []}]})
+    plan = planned(host, persistenced=False)
+    assert (ids(plan), found(plan, "persistence_left").severity) == ([], "warn")
+    by_power = {"state_files": {"gpu_settings": {"rules": [{"settings": {"persistence": True}}]}}}
+    assert planned(facts(host, by_power), persistenced=False).findings == []
+    assert planned(facts(host, {"gpus": [{"index": 0, "persistence": False}]}), persistenced=False).findings == []
