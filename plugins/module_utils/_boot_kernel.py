@@ -122,7 +122,9 @@ def _bls(reader: Reader, version_key: t.Callable[[str], t.Any]) -> list[Entry]:
             version = fields.get("version") or (image.group(1) if image else "")
             # An entry that used up its tries comes last, rescue images before it.
             rank = (not (tries and tries.group(1) == "0"), "rescue" not in identity, version_key(version))
-            found.append((rank, Entry((identity, identity + ".conf", fields.get("title", "")), (image and image.group(1)) or version or None)))
+            found.append(
+                (rank, Entry((identity, identity + ".conf", fields.get("title", "")), (image and image.group(1)) or version or None))
+            )
     return [entry for _rank, entry in sorted(found, key=lambda item: item[0], reverse=True)]
 
 

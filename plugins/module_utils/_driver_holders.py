@@ -28,9 +28,7 @@ def read_holders(reader: Reader, pids: t.Iterable[int] = ()) -> dict[str, t.Any]
         opened.setdefault(pid, set())
     described = Processes(reader)
     return {
-        "processes": [
-            {"pid": pid, **described.describe_fully(pid), "devices": sorted(devices)} for pid, devices in sorted(opened.items())
-        ],
+        "processes": [{"pid": pid, **described.describe_fully(pid), "devices": sorted(devices)} for pid, devices in sorted(opened.items())],
         "modules": module_tree(reader),
         "console": _console(reader),
     }
@@ -88,7 +86,9 @@ def _open_devices(reader: Reader) -> dict[int, set[str]]:
 def _drm_nodes(reader: Reader) -> set[str]:
     """/dev/dri nodes of NVIDIA's driver: a display server may have no other file of it open."""
     root = reader.sys("class/drm")
-    return {f"/dev/dri/{name}" for name in reader.names(root) if "-" not in name and reader.link(f"{root}/{name}/device/driver") == "nvidia"}
+    return {
+        f"/dev/dri/{name}" for name in reader.names(root) if "-" not in name and reader.link(f"{root}/{name}/device/driver") == "nvidia"
+    }
 
 
 def _console(reader: Reader) -> list[str]:
@@ -98,9 +98,7 @@ def _console(reader: Reader) -> list[str]:
         name
         for name in reader.names(root)
         if name.startswith("fb")
-        and (
-            "nvidia" in (reader.text(f"{root}/{name}/name") or "") or reader.link(f"{root}/{name}/device/driver") == "nvidia"
-        )
+        and ("nvidia" in (reader.text(f"{root}/{name}/name") or "") or reader.link(f"{root}/{name}/device/driver") == "nvidia")
     ]
     bound = [
         name

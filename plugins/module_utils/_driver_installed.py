@@ -20,7 +20,9 @@ _MODULE_NAMES = ("nvidia", "nvidia-current")
 _MODINFO_TIMEOUT = 5.0
 
 
-def read_installed(reader: Reader, packages: Packages, evidence: bool, kernels: t.Sequence[t.Optional[str]] = ()) -> t.Optional[dict[str, t.Any]]:
+def read_installed(
+    reader: Reader, packages: Packages, evidence: bool, kernels: t.Sequence[t.Optional[str]] = ()
+) -> t.Optional[dict[str, t.Any]]:
     """What is on disk, None if that is no driver. `evidence`: a module is loaded or a library is there; `kernels`: running, next."""
     driver = {name: package for name, package in packages.packages.items() if package.set == "driver"}
     present = packages.installed("driver")

@@ -61,7 +61,7 @@ class Host:
         return read_holders(self._reader)
 
     def units(self, names: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-        """name → active, gone after a stop (transient), and the units that systemd would stop along; units that do not exist are left out."""
+        """name → active, gone after a stop (transient), the units that systemd would stop along; without those that do not exist."""
         result = run(["systemctl", "show", "--property=" + _SHOW, "--", *names], timeout=15)
         found = {}
         for block in result.out.split("\n\n"):

@@ -12,16 +12,17 @@ short_description: Replace the loaded NVIDIA kernel modules without a reboot
 author: gpufleet contributors (@gpufleet)
 description:
   - Unloads the kernel modules of the NVIDIA driver and loads those that are installed, where nothing but known services is in the way.
-  - Before anything is stopped, the holders are looked at. A process that belongs to none of the units that this module may stop, a kernel module that
-    is not NVIDIA's, the text console, a unit that systemd would stop along, each makes it refuse, with names, and nothing is touched.
+  - Before anything is stopped, the holders are looked at. A process that belongs to none of the units that this module may stop, a kernel
+    module that is not NVIDIA's, the text console, a unit that systemd would stop along, each makes it refuse, with names, and nothing is
+    touched.
   - Stopped are C(nvidia-persistenced), DCGM and its exporter, the units of this collection, and O(units), as far as they run. Exactly
-    those run again afterwards, also when the reload failed in between. What is to run again is in C(/run/gpufleet/driver_reload.json), so that the
-    next call brings it back if this one is killed.
-  - An unload that fails is RV(outcome=unload_failed) and no failure of the module; what went is loaded again as far as the kernel takes it, and the
-    reason stays noted for this boot. Then only a reboot helps.
+    those run again afterwards, also when the reload failed in between. What is to run again is in C(/run/gpufleet/driver_reload.json), so
+    that the next call brings it back if this one is killed.
+  - An unload that fails is RV(outcome=unload_failed) and no failure of the module; what went is loaded again as far as the kernel takes it,
+    and the reason stays noted for this boot. Then only a reboot helps.
   - While a process hangs in the driver no module is loaded or unloaded.
-  - Which module version is loaded is not a matter of this module's judgement. Whether a reload is the right thing at all, and that it is not done on
-    NVSwitch or IMEX machines, is decided by the role P(gpufleet.inference.nvidia_driver#role).
+  - Whether a reload is the right thing at all, and that it is not done on NVSwitch or IMEX machines, is decided by the role
+    P(gpufleet.inference.nvidia_driver#role).
 options:
   version:
     description: Version of the installed module, which must be the loaded one afterwards.
@@ -75,7 +76,8 @@ EXAMPLES = r"""
 RETURN = r"""
 outcome:
   description:
-    - V(unchanged), V(reloaded), V(restored) (only units of an earlier call were started), V(refused) (nothing was touched), V(unload_failed).
+    - V(unchanged), V(reloaded), V(restored) (only units of an earlier call were started), V(refused) (nothing was touched),
+      V(unload_failed).
     - In a failure V(hung), V(load_failed) or V(start_failed).
   returned: always
   type: str
@@ -99,6 +101,8 @@ unloaded:
   type: list
   elements: str
 """
+
+import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -126,7 +130,7 @@ def main() -> None:
         out = reload.plan() if module.check_mode else reload.run()
     except HostError as exc:
         module.fail_json(msg=str(exc))
-    result = {"changed": out.changed, "outcome": out.state, "reason": out.reason}
+    result: dict[str, t.Any] = {"changed": out.changed, "outcome": out.state, "reason": out.reason}
     result.update(stopped=out.stopped, started=out.started, unloaded=out.unloaded)
     if out.failed:
         module.fail_json(msg=f"driver_reload: {out.state}: {out.reason}", **result)

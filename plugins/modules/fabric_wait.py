@@ -12,8 +12,8 @@ short_description: Wait until the GPUs' NVLink fabric is ready
 author: gpufleet contributors (@gpufleet)
 description:
   - After a boot or a start of the fabric manager the GPUs take a while to join their fabric; CUDA does not start on them before.
-  - Ready means that the fabric manager (IMEX on the compute trays of a rack) is active and that NVML tells the fabric state COMPLETED with status
-    SUCCESS for each GPU, or, where a GPU has no such state (NVLink 3 and older), that all of its links are up. It is
+  - Ready means that the fabric manager (IMEX on the compute trays of a rack) is active and that NVML tells the fabric state COMPLETED with
+    status SUCCESS for each GPU, or, where a GPU has no such state (NVLink 3 and older), that all of its links are up. It is
     C(fabric.ready) of M(gpufleet.inference.gpu_info).
   - Waits no longer than O(timeout) and changes nothing. That time ran out is no failure, but RV(ready=false).
 options:

@@ -14,9 +14,9 @@ import typing as t
 from ._contracts import Context, Decision, Finding, Plan
 from ._matrix_model import Matrix
 from ._plan_driver_absent import plan_absent
+from ._plan_driver_fabric import fabric_part
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings, parse
-from ._plan_driver_fabric import fabric_part
 from ._plan_driver_kernels import compiler_part, next_boot_part
 from ._plan_driver_modules import module_part
 from ._plan_driver_packages import headers_wanted, package_part

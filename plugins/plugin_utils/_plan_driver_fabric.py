@@ -29,7 +29,12 @@ def fabric_part(settings: Settings, host: HostDriver, moving: bool, reboot: bool
         _imex(part, settings, host)
     elif wants_fabric_manager(settings, host) and settings.imex.get("group"):
         part.findings.append(
-            bad_input("imex_group", settings.imex["group"], "empty on a machine with switches of its own: they have a fabric manager, no IMEX", "''")
+            bad_input(
+                "imex_group",
+                settings.imex["group"],
+                "empty on a machine with switches of its own: they have a fabric manager, no IMEX",
+                "''",
+            )
         )
     if reboot or not (wants_imex(settings, host) or wants_fabric_manager(settings, host)):
         return part
@@ -93,10 +98,19 @@ def _imex(part: Part, settings: Settings, host: HostDriver) -> None:
         return
     imex = host.fabric.get("imex") or {}
     if imex.get("nodes") != nodes:
-        part.change("imex_nodes", "/etc/nvidia-imex/nodes_config.cfg", imex.get("nodes"), nodes, "write the nodes of the NVLink domain", "gpu_reload" if imex.get("active") == "active" else "none")
+        part.change(
+            "imex_nodes",
+            "/etc/nvidia-imex/nodes_config.cfg",
+            imex.get("nodes"),
+            nodes,
+            "write the nodes of the NVLink domain",
+            "gpu_reload" if imex.get("active") == "active" else "none",
+        )
         part.details["imex"] = {"content": NODES_HEAD + "".join(f"{node}\n" for node in nodes)}
     if imex.get("active") == "active" and (imex.get("stale") or "imex" in part.details):
-        part.change("imex_restart", IMEX, "runs with other nodes", "restarted", f"restart {IMEX} with the nodes of its domain", "gpu_reload")
+        part.change(
+            "imex_restart", IMEX, "runs with other nodes", "restarted", f"restart {IMEX} with the nodes of its domain", "gpu_reload"
+        )
         part.details["imex_restart"] = IMEX
 
 
@@ -115,7 +129,7 @@ def imex_nodes(given: t.Mapping[str, t.Any], host: HostDriver) -> tuple[list[str
             nodes.append(str(ipaddress.ip_address(node)))
         except ValueError:
             wrong.append(bad_input("imex_address", node, f"an IP address of {name}; IMEX takes no names"))
-        theirs = {(gpu.get("fabric") or {}).get("cluster_uuid") for gpu in gpus or []} - {None}
+        theirs = {str(gpu["fabric"]["cluster_uuid"]) for gpu in gpus or [] if (gpu.get("fabric") or {}).get("cluster_uuid")}
         if own and theirs and own != theirs:
             expected = f"hosts of one NVLink domain; {name} is in {', '.join(sorted(theirs))}, {member} in {', '.join(sorted(own))}"
             wrong.append(bad_input("imex_group", group, expected))

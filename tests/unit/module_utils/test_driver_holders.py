@@ -67,7 +67,13 @@ def test_processes_by_what_they_have_open(host: Any) -> None:
     ("cgroup", "path", "content", "unit", "name"),
     [
         (DOCKER, f"var/lib/docker/containers/{ID}/config.v2.json", {"Name": "/chat"}, f"docker-{ID}.scope", "chat"),
-        (QUADLET, "var/lib/containers/storage/overlay-containers/containers.json", [{"id": ID, "names": ["systemd-vllm"]}], "vllm.service", "systemd-vllm"),
+        (
+            QUADLET,
+            "var/lib/containers/storage/overlay-containers/containers.json",
+            [{"id": ID, "names": ["systemd-vllm"]}],
+            "vllm.service",
+            "systemd-vllm",
+        ),
         (QUADLET, "var/lib/containers/storage/overlay-containers/containers.json", [{"id": "cd"}], "vllm.service", None),
         (DOCKER, f"var/lib/docker/containers/{ID}/config.v2.json", "half a fi", f"docker-{ID}.scope", None),
     ],

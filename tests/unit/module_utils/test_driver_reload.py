@@ -71,7 +71,11 @@ class FakeHost:
         return {"processes": found, "modules": self.modules(), "console": self.console}
 
     def units(self, names: list[str]) -> dict[str, dict[str, Any]]:
-        return {name: {"active": self.running[name], "transient": name in self.transient, "along": self.along.get(name, [])} for name in names if name in self.running}
+        return {
+            name: {"active": self.running[name], "transient": name in self.transient, "along": self.along.get(name, [])}
+            for name in names
+            if name in self.running
+        }
 
     def stop(self, unit: str) -> str:
         why = self._do(f"stop {unit}")

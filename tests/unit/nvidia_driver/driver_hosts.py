@@ -100,7 +100,15 @@ class SmallMatrix:
             names.append(f"nvidia-fabricmanager-{branch}")
         if "imex" in needs:
             names.append(f"nvidia-imex-{branch}")
-        members = ("nvidia-driver*", "nvidia-kernel-*", "libnvidia-*", "libcuda1", "nvidia-persistenced", "nvidia-fabricmanager*", "nvidia-imex*")
+        members = (
+            "nvidia-driver*",
+            "nvidia-kernel-*",
+            "libnvidia-*",
+            "libcuda1",
+            "nvidia-persistenced",
+            "nvidia-fabricmanager*",
+            "nvidia-imex*",
+        )
         same = tuple(name for name in names if name != "nvidia-persistenced")
         return DriverPackages("packages.x", "", source, tuple(names), members, (), same, None, None, "apt-mark", "{version}-*")  # type: ignore[arg-type]
 

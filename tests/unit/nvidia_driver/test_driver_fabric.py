@@ -89,7 +89,10 @@ def test_nodes_as_they_should_be_are_nothing_to_do() -> None:
     assert (ids(plan), plan.findings) == ([], [])
 
 
-@pytest.mark.parametrize(("over", "expected"), [({"stale": True}, ["driver.imex_restart"]), ({"nodes": ["10.0.0.1"]}, ["driver.imex_nodes", "driver.imex_restart"])])
+@pytest.mark.parametrize(
+    ("over", "expected"),
+    [({"stale": True}, ["driver.imex_restart"]), ({"nodes": ["10.0.0.1"]}, ["driver.imex_nodes", "driver.imex_restart"])],
+)
 def test_restart_by_evidence(over: dict[str, Any], expected: list[str]) -> None:
     plan = planned(host(tray(**over)), imex=rack())
     assert (ids(plan), plan.details["imex_restart"], plan.disruption) == (expected, IMEX, "gpu_reload")

@@ -50,7 +50,9 @@ def test_packages_that_move_end_with_the_reload() -> None:
     assert planned(host, version="580.159.04").disruption == "reboot"
 
 
-@pytest.mark.parametrize("unit", ["nvidia-persistenced.service", "nvidia-dcgm.service", "dcgm-exporter.service", "gpufleet-power-governor.service"])
+@pytest.mark.parametrize(
+    "unit", ["nvidia-persistenced.service", "nvidia-dcgm.service", "dcgm-exporter.service", "gpufleet-power-governor.service"]
+)
 def test_units_that_are_ours_to_stop(unit: str) -> None:
     assert planned(facts(STALE, held(processes=[process(unit)])), live_reload=True).decision == "reload"
 

@@ -112,11 +112,17 @@ def test_module_tools(sim: Sim) -> None:
 
 def test_open_device_file_keeps_its_module(sim: Sim) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", "import os, sys, time; os.open(sys.argv[1], os.O_PATH); print(flush=True); time.sleep(60)", str(sim.root / "dev/nvidia-uvm")],
+        [
+            sys.executable,
+            "-c",
+            "import os, sys, time; os.open(sys.argv[1], os.O_PATH); print(flush=True); time.sleep(60)",
+            str(sim.root / "dev/nvidia-uvm"),
+        ],
         stdout=subprocess.PIPE,
     )
     try:
-        assert holder.stdout and holder.stdout.readline()
+        assert holder.stdout
+        holder.stdout.readline()
         assert tool(sim, "rmmod", "nvidia_uvm", status=1).stderr == "rmmod: ERROR: Module nvidia_uvm is in use\n"
         assert tool(sim, "modprobe", "-r", "nvidia_uvm", status=1).stderr == "modprobe: FATAL: Module nvidia_uvm is in use.\n"
         tool(sim, "rmmod", "nvidia_drm")
@@ -137,7 +143,9 @@ def test_module_of_another_build_does_not_fit_a_loaded_one(sim: Sim) -> None:
 
 def test_options_of_modprobe_d_come_into_force_at_load(sim: Sim) -> None:
     (sim.root / "etc/modprobe.d").mkdir(exist_ok=True)
-    (sim.root / "etc/modprobe.d/nvidia.conf").write_text("options nvidia NVreg_EnableS0ixPowerManagement=1 NVreg_Unknown=2\n", encoding="utf-8")
+    (sim.root / "etc/modprobe.d/nvidia.conf").write_text(
+        "options nvidia NVreg_EnableS0ixPowerManagement=1 NVreg_Unknown=2\n", encoding="utf-8"
+    )
     assert "EnableS0ixPowerManagement: 0\n" in sim.read("/proc/driver/nvidia/params")
     sim.boot()
     assert "EnableS0ixPowerManagement: 1\n" in sim.read("/proc/driver/nvidia/params")

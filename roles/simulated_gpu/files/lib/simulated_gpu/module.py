@@ -15,7 +15,13 @@ from .profile import Machine
 
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 """What comes with a load of the first: udev and NVIDIA's modprobe files do the rest on a real host."""
-NEEDS = {"nvidia": (), "nvidia_uvm": ("nvidia",), "nvidia_modeset": ("nvidia",), "nvidia_drm": ("nvidia_modeset",), "nvidia_peermem": ("nvidia",)}
+NEEDS = {
+    "nvidia": (),
+    "nvidia_uvm": ("nvidia",),
+    "nvidia_modeset": ("nvidia",),
+    "nvidia_drm": ("nvidia_modeset",),
+    "nvidia_peermem": ("nvidia",),
+}
 
 
 class ModuleError(RuntimeError):
