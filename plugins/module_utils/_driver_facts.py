@@ -33,12 +33,14 @@ _REPOSITORY = re.compile(r"https?://[^\s\"']*(?:developer\.download\.nvidia\.com
 _ANY_URL = re.compile(r"^(?!\s*#).*?((?:https?|file|ftp)://[^\s\"']+)", re.MULTILINE)
 
 
-def read_driver(reader: Reader, packages: Packages, pci: t.Mapping[str, t.Any], library: t.Optional[str]) -> dict[str, t.Any]:
-    """The part `driver` of gpu_info."""
+def read_driver(
+    reader: Reader, packages: Packages, pci: t.Mapping[str, t.Any], library: t.Optional[str], kernels: t.Sequence[t.Optional[str]] = ()
+) -> dict[str, t.Any]:
+    """The part `driver` of gpu_info; `kernels`: the running and the next one."""
     loaded = read_loaded(reader)
     found = read_library(reader, library)
     return {
-        "installed": read_installed(reader, packages, bool(loaded or found)),
+        "installed": read_installed(reader, packages, bool(loaded or found), kernels),
         "loaded": loaded,
         "library": found,
         "nouveau": _nouveau(reader, pci),

@@ -20,8 +20,10 @@ _MODULE_NAMES = ("nvidia", "nvidia-current")
 _MODINFO_TIMEOUT = 5.0
 
 
-def read_installed(reader: Reader, packages: Packages, evidence: bool) -> t.Optional[dict[str, t.Any]]:
-    """What is on disk, None if that is no driver. `evidence`: a module is loaded or a library is there."""
+def read_installed(
+    reader: Reader, packages: Packages, evidence: bool, kernels: t.Sequence[t.Optional[str]] = ()
+) -> t.Optional[dict[str, t.Any]]:
+    """What is on disk, None if that is no driver. `evidence`: a module is loaded or a library is there; `kernels`: running, next."""
     driver = {name: package for name, package in packages.packages.items() if package.set == "driver"}
     present = packages.installed("driver")
     by_package = any(is_driver(name) for name in present)
@@ -39,6 +41,7 @@ def read_installed(reader: Reader, packages: Packages, evidence: bool) -> t.Opti
         "packages": {name: {"version": p.version, "held": p.held, "status": p.status} for name, p in sorted(driver.items())},
         "kernel_modules": _kind(module.get("license")) or kernel_modules(present),
         "module_version": module.get("version"),
+        "modules": _of_kernels(reader, module, kernels),
         "dkms": dkms,
     }
 
@@ -47,10 +50,19 @@ def _kind(licence: t.Optional[str]) -> t.Optional[str]:
     return None if not licence else "open" if "GPL" in licence else "proprietary"
 
 
-def _module(reader: Reader) -> dict[str, str]:
-    """`version` and `license` of the module that a load would take."""
+def _of_kernels(reader: Reader, running: t.Mapping[str, str], kernels: t.Sequence[t.Optional[str]]) -> dict[str, t.Any]:
+    """Kernel release → its module on disk (null: none), of the running and the next kernel."""
+    found = {}
+    for release in dict.fromkeys(kernel for kernel in kernels if kernel):
+        module = running if release == kernels[0] else _module(reader, release)
+        found[release] = {"version": module["version"], "kernel_modules": _kind(module.get("license"))} if "version" in module else None
+    return found
+
+
+def _module(reader: Reader, kernel: t.Optional[str] = None) -> dict[str, str]:
+    """`version` and `license` of the module that a load would take, in the running or another kernel."""
     for name in _MODULE_NAMES:
-        result = run(["modinfo", *reader.base("-b"), name], timeout=_MODINFO_TIMEOUT)
+        result = run(["modinfo", *reader.base("-b"), *(["-k", kernel] if kernel else []), name], timeout=_MODINFO_TIMEOUT)
         if result.state in ("timeout", "hung"):
             reader.note("driver.installed.module_version", f"modinfo gave no answer in {_MODINFO_TIMEOUT:g} s")
             break

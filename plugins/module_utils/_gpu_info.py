@@ -16,10 +16,12 @@ from . import _units
 from ._container_facts import read_containers
 from ._cuda_facts import read_cuda
 from ._driver_facts import read_driver
+from ._driver_holders import read_holders
 from ._fabric import fabric_facts
 from ._fingerprint import fingerprint
 from ._gpu_facts import merge_gpus
 from ._host import read_host
+from ._imex import read_imex
 from ._managers import read_managers
 from ._nvml import Options, Outcome, run_bounded
 from ._nvml_load import locate
@@ -40,7 +42,8 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
     host = read_host(reader)
     pci = read_pci(reader)
     packages = read_packages(reader, host["os"]["family"])
-    driver = read_driver(reader, packages, pci, options.library)
+    kernel = host["kernel"]
+    driver = read_driver(reader, packages, pci, options.library, (kernel["release"], kernel["next_boot"]))
     unit_files = _units.scan_files(reader)
     units = _units.read_units(reader, unit_files.names)
 
@@ -50,9 +53,14 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
     described = Processes(reader)
     for gpu in gpus:
         gpu["processes"] = [{**process, **described.describe(process["pid"])} for process in gpu["processes"]]
+    if driver["loaded"]:
+        driver["holders"] = read_holders(reader, [process["pid"] for gpu in gpus for process in gpu["processes"]])
     counts = {"pci": len(pci["gpus"]), "nvml": answer["count"], "expected": expected}
     nvml = _nvml_facts(outcome, answer, options)
     state, reason = stack_state(driver, {**nvml, "reason": outcome.reason}, gpus, counts)
+    fabric = fabric_facts(pci, gpus, units, packages.installed("driver"))
+    if fabric["imex"]:
+        fabric["imex"].update(read_imex(reader))
     return {
         "schema": 1,
         "collected_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -64,7 +72,7 @@ def collect(reader: Reader, options: Options, expected: t.Optional[int] = None, 
         "nvml": nvml,
         "gpus": gpus,
         "counts": counts,
-        "fabric": fabric_facts(pci, gpus, units, packages.installed("driver")),
+        "fabric": fabric,
         "cuda": read_cuda(reader, packages),
         "containers": read_containers(reader, packages, units),
         "units": units,

@@ -10,15 +10,24 @@ import platform
 import re
 import typing as t
 
+from ._boot_kernel import boot_choice
 from ._reader import Reader
+
+_CC_TEXT = re.compile(r'^CONFIG_CC_VERSION_TEXT="(.*)"$', re.MULTILINE)
+_COMPILER = re.compile(r"\b(?:(clang) version |(gcc)\S*(?: version)? (?:\([^)]*\) )?)(\d+(?:\.\d+)*)")
+_GCC_PROGRAM = re.compile(r"gcc-(\d+)")
 
 
 def read_kernel(reader: Reader) -> dict[str, t.Any]:
     """The part `host.kernel` of gpu_info."""
     installed = _installed(reader)
+    release = reader.text(reader.proc("sys/kernel/osrelease")) or platform.release()
+    next_boot, told_by = _next_boot(reader, installed)
     return {
-        "release": reader.text(reader.proc("sys/kernel/osrelease")) or platform.release(),
-        "next_boot": _next_boot(reader, installed),
+        "release": release,
+        "next_boot": next_boot,
+        "next_boot_by": told_by,
+        "compilers": compilers(reader, dict.fromkeys([release, *([next_boot] if next_boot else [])])),
         "headers": _headers(reader),
         "installed": installed,
         "cmdline": reader.text(reader.proc("cmdline")),
@@ -39,25 +48,37 @@ def _installed(reader: Reader) -> list[str]:
     return sorted(set(boot + shipped), key=version_key)
 
 
-def _next_boot(reader: Reader, installed: list[str]) -> t.Optional[str]:
-    saved = _saved_entry(reader)
-    for release in reversed(installed):
-        if saved and saved.endswith(release):
-            return release
+def _next_boot(reader: Reader, installed: list[str]) -> tuple[t.Optional[str], t.Optional[str]]:
+    """The kernel, and what told so; where no boot loader does, Debian's links and then the newest are the usual choice."""
+    choice = boot_choice(reader, installed, version_key)
+    if choice:
+        return choice.kernel, choice.by
     for link in ("/vmlinuz", "/boot/vmlinuz"):
         target = reader.link(reader.fs(link)) or ""
         if target.startswith("vmlinuz-") and target[8:] in installed:
-            return target[8:]
-    return installed[-1] if installed else None
+            return target[8:], "link"
+    return (installed[-1], "newest") if installed else (None, None)
 
 
-def _saved_entry(reader: Reader) -> t.Optional[str]:
-    """GRUB's saved entry; on EL its name ends in the kernel release."""
-    for path in ("/boot/grub2/grubenv", "/boot/grub/grubenv"):
-        found = re.search(r"^saved_entry=(\S+)$", reader.text(reader.fs(path)) or "", re.MULTILINE)
-        if found:
-            return found.group(1)
-    return None
+def compilers(reader: Reader, kernels: t.Iterable[str]) -> dict[str, t.Any]:
+    """What built each kernel, and the compilers of this host: a module wants the same one."""
+    running = reader.text(reader.proc("sys/kernel/osrelease"))
+    built = {}
+    for release in kernels:
+        texts = (reader.text(reader.fs(path)) for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"))
+        found = next(filter(None, (_CC_TEXT.search(text) for text in texts if text)), None)
+        text = found.group(1) if found else (reader.text(reader.proc("version")) or "") if release == running else ""
+        compiler = _COMPILER.search(text)
+        if compiler:
+            built[release] = f"{compiler.group(1) or compiler.group(2)} {compiler.group(3)}"
+    here = {match.group(1) for match in map(_GCC_PROGRAM.fullmatch, reader.names(reader.fs("/usr/bin"))) if match}
+    default = reader.link(reader.fs("/usr/bin/gcc"))
+    major = re.search(r"gcc-(\d+)$", default or "")
+    if not major and os.path.exists(reader.fs("/usr/bin/gcc")):  # EL: a file of its own, its version is a folder's name
+        folders = [name for base in reader.names(reader.fs("/usr/lib/gcc")) for name in reader.names(reader.fs(f"/usr/lib/gcc/{base}"))]
+        major = next((match for match in map(re.compile(r"(\d+)").match, folders) if match), None)
+    chosen = major.group(1) if major else None
+    return {"kernels": built, "default": chosen, "available": sorted(here | ({chosen} if chosen else set()), key=int)}
 
 
 def _headers(reader: Reader) -> list[str]:

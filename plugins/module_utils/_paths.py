@@ -21,6 +21,8 @@ REBOOT_REQUIRED = VAR_DIR + "/reboot_required.json"
 DRIVER_RECORD = VAR_DIR + "/driver.json"
 DRIVER_PACKAGES = VAR_DIR + "/packages/driver"
 """One folder a driver version: the package files to go back to it."""
+DRIVER_RELOAD = RUN_DIR + "/driver_reload.json"
+"""A reload of the kernel modules that is not over, or failed: true of this boot alone."""
 CUDA_RECORD = VAR_DIR + "/cuda.json"
 
 CUDA_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"

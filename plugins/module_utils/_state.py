@@ -23,6 +23,7 @@ SCHEMAS: dict[str, int] = {
     "gpu_settings_recorded": 1,
     "reboot_required": 1,
     "driver_record": 1,
+    "driver_reload": 1,
     "cuda_record": 1,
     "model_record": 1,
     "package_files": 1,

@@ -20,6 +20,7 @@ _STATES = (
     ("gpu_settings_recorded", _paths.GPU_SETTINGS_RECORDED, "gpu_settings_recorded"),
     ("reboot_required", _paths.REBOOT_REQUIRED, "reboot_required"),
     ("driver", _paths.DRIVER_RECORD, "driver_record"),
+    ("driver_reload", _paths.DRIVER_RELOAD, "driver_reload"),
     ("cuda", _paths.CUDA_RECORD, "cuda_record"),
 )
 

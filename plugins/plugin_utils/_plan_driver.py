@@ -14,14 +14,17 @@ import typing as t
 from ._contracts import Context, Decision, Finding, Plan
 from ._matrix_model import Matrix
 from ._plan_driver_absent import plan_absent
+from ._plan_driver_fabric import fabric_part
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings, parse
+from ._plan_driver_kernels import compiler_part, next_boot_part
 from ._plan_driver_modules import module_part
 from ._plan_driver_packages import headers_wanted, package_part
 from ._plan_driver_part import Part
 from ._plan_driver_predict import predict
 from ._plan_driver_reboot import reasons, reboot_part
 from ._plan_driver_rollback import as_present, rollback_part, rollback_target, way_back
+from ._plan_driver_reload import gentler, keeps_modules, reload_part, reloads
 from ._plan_driver_running import running_part
 from ._plan_driver_target import Target, choose
 
@@ -71,28 +74,35 @@ def _package_manager(target: Target) -> Finding:
 
 def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context, packages: Part) -> None:
     moving = any(change.id == "driver.packages" for change in packages.changes)
-    if moving and packages.details["packages"].get("state") != "rolled_back":
-        # What stays as it is was not asked for by this run: the gate then warns about it and does not block.
-        result.details["stack"] = {"driver": target.stack()}
+    back = moving and packages.details["packages"].get("state") == "rolled_back"
+    # A broken driver or fabric is this role's work. What stays as it is was not asked for: the gate warns of it and does not block.
+    result.details["stack"] = {"component": "driver", **({"driver": target.stack()} if moving and not back else {})}
     files = module_part(settings, host, target.source)
     future = (target.version or target.expected) if moving else host.module_version or host.library_version or ""
     because = reasons(settings, host, future, target.kernel_modules if moving else host.kernel_modules)
+    reload = reload_part(settings, host, because, future)
+    cured = reloads(reload)
+    if cured:
+        because, packages.changes = [], gentler(packages.changes)
     running = running_part(settings, host, moving, bool(because))
-    work = bool(packages.changes or files.changes or running.changes)
-    reboot = reboot_part(settings, host, context, because, work, bool(packages.changes or files.changes))
+    fabric = fabric_part(settings, host, moving, bool(because))
+    work = bool(packages.changes or files.changes or running.changes or fabric.changes)
+    new = bool(packages.changes or files.changes)
+    reboot = reboot_part(settings, host, context, because, work, new, *keeps_modules(settings, host, because))
+    reboots = bool(because) and bool(reboot.details["reboot"]["now"])
     guard = _guard(settings, target, host, moving, bool(running.details.get("load")))
-    for part in (packages, files, running, reboot, guard):
+    kernels = compiler_part(host) if moving and not target.signed_modules else Part()
+    ahead = next_boot_part(host, future, reboots) if settings.install_kernel_modules and not new and host.version else Part()
+    for part in (packages, files, reload, running, fabric, reboot, guard, kernels, ahead):
         result.changes.extend(part.changes)
         result.findings.extend(part.findings)
         result.details.update(part.details)
-    result.decision = _decision(result, bool(because))
-    reboots = bool(because) and bool(reboot.details["reboot"]["now"])
-    result.predicted = predict(settings, target, host, result.details, reboots)
+    result.decision = _decision(result, bool(because), cured)
+    result.predicted = predict(settings, target, host, result.details, reboots or cured)
 
 
-def _decision(result: Plan, reboot: bool) -> Decision:
-    # `reload` (replacing a loaded module without a reboot) belongs here once the role can do it.
-    return "reboot" if reboot else "converge" if result.changes else "nothing"
+def _decision(result: Plan, reboot: bool, reload: bool) -> Decision:
+    return "reboot" if reboot else "reload" if reload else "converge" if result.changes else "nothing"
 
 
 def _guard(settings: Settings, target: Target, host: HostDriver, moving: bool, loads: bool) -> Part:

@@ -17,6 +17,7 @@ NOUVEAU_CONF = "/etc/modprobe.d/gpufleet-nouveau.conf"
 MODULES_LOAD_CONF = "/etc/modules-load.d/gpufleet-nvidia.conf"
 PERSISTENCED = "nvidia-persistenced.service"
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
+IMEX = "nvidia-imex.service"
 
 
 def _dict(value: t.Any) -> dict[str, t.Any]:
@@ -40,6 +41,7 @@ class HostDriver:
         self.root = bool(host.get("root"))
         self.boot_id = host.get("boot_id")
         self.kernel = _dict(host.get("kernel"))
+        self.compilers = _dict(self.kernel.get("compilers"))
         self.secure_boot = _dict(host.get("secure_boot"))
         self.container = _dict(host.get("virtualization")).get("container")
 
@@ -47,6 +49,7 @@ class HostDriver:
         self.origin: str | None = installed.get("origin")
         self.kernel_modules: str | None = installed.get("kernel_modules")
         self.module_version: str | None = installed.get("module_version")
+        self.modules: dict[str, dict[str, t.Any] | None] = _dict(installed.get("modules"))
         self.dkms: list[dict[str, t.Any]] = [_dict(entry) for entry in installed.get("dkms") or []]
         self.packages: dict[str, dict[str, t.Any]] = {name: _dict(entry) for name, entry in _dict(installed.get("packages")).items()}
 
@@ -55,6 +58,11 @@ class HostDriver:
         self.loaded_modules: list[str] = list(loaded.get("modules") or [])
         self.loaded_parameters: dict[str, str] = _dict(loaded.get("parameters"))
         self.library_version: str | None = _dict(driver.get("library")).get("version")
+
+        self.holders = _dict(driver.get("holders"))
+        self.reload_record = _dict(_dict(facts.get("state_files")).get("driver_reload"))
+        if self.reload_record.get("boot_id") != self.boot_id:
+            self.reload_record = {}
 
         nouveau = _dict(driver.get("nouveau"))
         self.nouveau_active = bool(nouveau.get("loaded") or nouveau.get("bound"))
@@ -88,10 +96,24 @@ class HostDriver:
 
         pci = _dict(facts.get("pci"))
         self.gpus: list[dict[str, t.Any]] = [_dict(gpu) for gpu in pci.get("gpus") or []]
-        self.fabric_kind = str(_dict(facts.get("fabric")).get("kind") or "none")
+        self.fabric = _dict(facts.get("fabric"))
+        self.fabric_kind = str(self.fabric.get("kind") or "none")
         self.units: dict[str, dict[str, t.Any]] = {name: _dict(unit) for name, unit in _dict(facts.get("units")).items()}
         self.managers: list[dict[str, t.Any]] = [_dict(manager) for manager in facts.get("managers") or []]
         self.state = str(facts.get("state") or "")
+
+    @property
+    def hung(self) -> bool:
+        return self.state == "hung"
+
+    @property
+    def next_kernel(self) -> str | None:
+        return self.kernel.get("next_boot")
+
+    @property
+    def kernels(self) -> list[str]:
+        """Running, next."""
+        return list(dict.fromkeys(str(self.kernel[key]) for key in ("release", "next_boot") if self.kernel.get(key)))
 
     def is_installed(self, name: str) -> bool:
         entry = self.packages.get(name)

@@ -15,7 +15,20 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ._contracts import Finding, bad_variable
-from ._plan_driver_values import boolean, branch, fingerprint, one_of, openpgp_key, packages, parameters, positive, url, version
+from ._plan_driver_values import (
+    boolean,
+    branch,
+    fingerprint,
+    imex,
+    one_of,
+    openpgp_key,
+    packages,
+    parameters,
+    positive,
+    units,
+    url,
+    version,
+)
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "rolled_back", "absent"),
@@ -41,6 +54,10 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "repository_key": (openpgp_key, "an ASCII-armoured OpenPGP public key, or empty"),
     "repository_key_fingerprint": (fingerprint, "the 40 hexadecimal digits of the key's fingerprint, or empty"),
     "persistenced": (boolean, TRUE_FALSE),
+    "live_reload": (boolean, TRUE_FALSE),
+    "live_reload_units": (units, "a list of systemd units (vllm.service)"),
+    "fabric_timeout": (positive, SECONDS),
+    "imex": (imex, "an inventory group of the rack's compute trays"),
     "nouveau_blacklist": (boolean, TRUE_FALSE),
     "module_parameters": (parameters, "a map of kernel module to a map of parameter to value"),
     "hold": (boolean, TRUE_FALSE),
@@ -69,6 +86,10 @@ class Settings:
     repository_key: str = ""
     repository_key_fingerprint: str = ""
     persistenced: bool = True
+    live_reload: bool = False
+    live_reload_units: tuple[str, ...] = ()
+    fabric_timeout: int = 300
+    imex: dict[str, t.Any] = field(default_factory=dict)
     nouveau_blacklist: bool = True
     module_parameters: dict[str, dict[str, str]] = field(default_factory=dict)
     hold: bool = True

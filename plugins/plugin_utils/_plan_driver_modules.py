@@ -21,6 +21,8 @@ INITRAMFS_TOOLS = {
     "redhat": ["dracut", "--force", "--regenerate-all"],
 }
 
+LISTINGS = {"debian": ["lsinitramfs", "/boot/initrd.img-{}"], "redhat": ["lsinitrd", "/boot/initramfs-{}.img"]}
+
 
 def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str, str | None]:
     """Path → content (None: the file must not exist) of the files about modules."""
@@ -79,4 +81,10 @@ def _initramfs(part: Part, host: HostDriver, wanted: dict[str, str | None]) -> N
         mark or None,
         f"rebuild the initramfs of {', '.join(stale)}",
     )
-    part.details["initramfs"] = {"command": tool, "mark": dict.fromkeys(kernels, mark)}
+    part.details["initramfs"] = {
+        "command": tool,
+        "mark": dict.fromkeys(kernels, mark),
+        # Listed afterwards: a nouveau in it without the file that keeps it out is a failure, whatever the tool's exit status was.
+        "listings": [[word.format(release) for word in LISTINGS[str(host.os.get("family"))]] for release in stale],
+        "must_have": NOUVEAU_CONF.lstrip("/") if wanted[NOUVEAU_CONF] else "",
+    }

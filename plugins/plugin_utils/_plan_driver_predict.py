@@ -12,10 +12,10 @@ import typing as t
 
 from ..module_utils._apt_files import AUTOMATIC, automatic_text
 from ._facts import merge
-from ._plan_driver_facts import FABRIC_MANAGER, PERSISTENCED, HostDriver
+from ._plan_driver_facts import FABRIC_MANAGER, IMEX, PERSISTENCED, HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_modules import digest
-from ._plan_driver_target import Target, wants_fabric_manager
+from ._plan_driver_target import Target, wants_fabric_manager, wants_imex
 
 
 def predict(settings: Settings, target: Target, host: HostDriver, details: t.Mapping[str, t.Any], reboots: bool) -> dict[str, t.Any]:
@@ -71,6 +71,8 @@ def _running(settings: Settings, target: Target, host: HostDriver, moving: bool)
     unit = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled", "need_daemon_reload": False}
     managed = wants_fabric_manager(settings, host)
     units = [*([PERSISTENCED] if settings.persistenced else []), *([FABRIC_MANAGER] if managed else [])]
+    if wants_imex(settings, host) and settings.imex.get("group"):
+        units.append(IMEX)
     manager = {"unit": FABRIC_MANAGER, "installed_version": version, "active": "active"}
     return {
         **({"fabric": {"manager": manager, "ready": True, "reason": ""}} if managed else {}),

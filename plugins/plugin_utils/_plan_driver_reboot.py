@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ._contracts import Context
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
+from ._plan_driver_kernels import next_boot_version
 from ._plan_driver_part import Part
 
 
@@ -52,18 +53,26 @@ def reasons(settings: Settings, host: HostDriver, future_version: str, future_ki
         found.append(Reason("driver.module_kind", f"the {host.loaded_kind} module is loaded, the {future_kind} one is installed", True))
     if host.loaded_version:
         found.extend(_parameters(settings, host))
-    if not host.loaded_version and not host.module_version and _built_for_next_boot(host):
+    if not host.loaded_version and not host.module_version and host.next_kernel != host.kernel.get("release") and next_boot_version(host):
         message = f"kernel {host.kernel.get('release')} runs, the module is built for {host.kernel.get('next_boot')}"
         found.append(Reason("driver.kernel_changed", message, False))
     return found
 
 
 def reboot_part(
-    settings: Settings, host: HostDriver, context: Context, because: list[Reason], other_work: bool, new_evidence: bool
+    settings: Settings,
+    host: HostDriver,
+    context: Context,
+    because: list[Reason],
+    other_work: bool,
+    new_evidence: bool,
+    kept: str = "",
+    could_reload: bool = False,
 ) -> Part:
     """Change or finding for the reasons, by policy; details `reboot` for converge.
 
     `new_evidence`: packages or module files change in this plan, so that an earlier reboot says nothing about it.
+    `kept`: why the loaded modules stay, as text; `could_reload`: nothing keeps them, only nobody asked for it.
     """
     part = Part()
     noted = [reason for reason in host.reboot_required.get("reasons") or [] if reason.get("component") == "driver"]
@@ -92,19 +101,26 @@ def reboot_part(
                 f"note that a reboot is needed: {text}",
             )
             other_work = True
-        _required(part, settings, context, because, text, other_work)
+        _required(part, settings, context, because, text, other_work, kept, could_reload)
         return part
     tried = [reason for reason in because if host.rebooted_for.get(reason.key) not in (None, host.boot_id)]
     if tried and not new_evidence:
         _did_not_help(part, tried)
         return part
-    if not new_evidence:
-        _next_boot_has_module(part, host)
     part.change("reboot", "host", text, "rebooted", f"reboot: {text}", "reboot")
     return part
 
 
-def _required(part: Part, settings: Settings, context: Context, because: list[Reason], text: str, other_work: bool) -> None:
+def _required(
+    part: Part,
+    settings: Settings,
+    context: Context,
+    because: list[Reason],
+    text: str,
+    other_work: bool,
+    kept: str,
+    could_reload: bool,
+) -> None:
     """After all other work: a host that cannot serve what was asked for is a failure under `never`, a note under `delegate`."""
     delegated = settings.reboot == "delegate"
     broken = not all(reason.serves for reason in because)
@@ -117,10 +133,11 @@ def _required(part: Part, settings: Settings, context: Context, because: list[Re
         "reboot_required",
         "block" if broken and not delegated and not other_work else "warn",
         f"A reboot is needed: {text}. The host {'cannot serve the asked driver' if broken else 'works as before'} until then.{local}",
-        found=text,
+        found=text + (f"; {kept}" if kept else ""),
         needed="the installed driver running",
         fix="Drain and reboot the host, then run this role again; or set nvidia_driver_reboot: if_needed (reboot in this run) "
-        "or delegate (leave it to the rollout).",
+        "or delegate (leave it to the rollout)"
+        + (", or nvidia_driver_live_reload: true (nothing here needs a reboot for it)." if could_reload else "."),
         subject="host",
     )
 
@@ -136,31 +153,6 @@ def _did_not_help(part: Part, tried: list[Reason]) -> None:
         fix="Look at `dmesg | grep -iE 'nvidia|nouveau|NVRM'` and `modinfo nvidia`; after a repair delete rebooted_for "
         "from /var/lib/gpufleet/driver.json.",
         subject="host",
-    )
-
-
-def _next_boot_has_module(part: Part, host: HostDriver) -> None:
-    """Rebooting into a kernel without the module would take a working host away."""
-    kernel = host.kernel.get("next_boot")
-    if not kernel or not host.dkms or any(entry.get("kernel") == kernel and entry.get("state") == "installed" for entry in host.dkms):
-        return
-    part.find(
-        "module_missing_next_boot",
-        "block",
-        f"The next boot takes kernel {kernel}, for which DKMS has no nvidia module; a reboot would leave the host without GPUs.",
-        found="; ".join(f"{entry.get('version')} for {entry.get('kernel')}: {entry.get('state')}" for entry in host.dkms),
-        needed=f"state installed for {kernel}",
-        fix=f"Install the headers of {kernel} and run `dkms autoinstall -k {kernel}`.",
-        subject=str(kernel),
-    )
-
-
-def _built_for_next_boot(host: HostDriver) -> bool:
-    kernel = host.kernel.get("next_boot")
-    return (
-        bool(kernel)
-        and kernel != host.kernel.get("release")
-        and any(e.get("kernel") == kernel and e.get("state") == "installed" for e in host.dkms)
     )
 
 

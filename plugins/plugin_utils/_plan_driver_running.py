@@ -8,13 +8,19 @@ Private to the collection, pure. Order in converge is the order here: module, de
 
 from __future__ import annotations
 
+import json
 import typing as t
 
-from ._plan_driver_facts import FABRIC_MANAGER, PERSISTENCED, HostDriver
+from ._plan_driver_facts import FABRIC_MANAGER, IMEX, PERSISTENCED, HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_part import Part
-from ._plan_driver_target import wants_fabric_manager
+from ._plan_driver_target import wants_fabric_manager, wants_imex
 
+_WITHOUT = {
+    "persistenced": "nvidia_driver_persistenced to false",
+    "fabric_manager": "nvidia_driver_fabric_manager to absent",
+    "imex": "nvidia_driver_imex_group to an empty text",
+}
 LOADABLE = ("enabled", "enabled-runtime", "static", "indirect", "generated", "alias")
 
 
@@ -34,10 +40,14 @@ def running_part(settings: Settings, host: HostDriver, moving: bool, reboot: boo
     if loads:
         part.change("load", "nvidia", None, host.module_version or "as installed", "load the kernel modules")
         part.details["load"] = ["nvidia", "nvidia-uvm"]
+        part.details["load_version"] = host.module_version
     runnable = not reboot
     _service(part, host, "persistenced", PERSISTENCED, settings.persistenced, moving, runnable)
+    _persistence_left(part, settings, host)
     if wants_fabric_manager(settings, host):
         _service(part, host, "fabric_manager", FABRIC_MANAGER, True, moving, runnable)
+    if wants_imex(settings, host) and settings.imex.get("group"):
+        _service(part, host, "imex", IMEX, True, moving, runnable)
     return part
 
 
@@ -72,6 +82,27 @@ def _service(part: Part, host: HostDriver, name: str, unit: str, wanted: bool, m
     part.details.setdefault("services", []).append({"unit": unit, "enabled": wanted, "started": wanted and runnable})
 
 
+def _persistence_left(part: Part, settings: Settings, host: HostDriver) -> None:
+    """The daemon switches the mode off when it stops. What stays on was set by other hands, unless role gpu_power wants it."""
+    wanted = _wants_persistence((host.facts.get("state_files") or {}).get("gpu_settings"))
+    on = [str(gpu.get("index")) for gpu in host.facts.get("gpus") or [] if gpu.get("persistence") is True]
+    if settings.persistenced or not on or wanted or host.unit(PERSISTENCED).get("active") == "active":
+        return
+    part.find(
+        "persistence_left",
+        "warn",
+        f"nvidia-persistenced is off as asked, but persistence mode is on for GPU {', '.join(on)}: somebody set it by nvidia-smi -pm 1.",
+        found=f"persistence mode on: GPU {', '.join(on)}",
+        needed="off, or asked for (nvidia_driver_persistenced, or gpu_power_persistence)",
+        fix="nvidia-smi -pm 0; it is gone after a reboot in any case.",
+        subject="persistence mode",
+    )
+
+
+def _wants_persistence(settings: t.Any) -> bool:
+    return '"persistence": true' in json.dumps(settings or {}).lower()
+
+
 def _unit_missing(part: Part, name: str, unit: str) -> None:
     part.find(
         f"{name}_missing",
@@ -79,8 +110,7 @@ def _unit_missing(part: Part, name: str, unit: str) -> None:
         f"{unit} is wanted, but no installed package brings it.",
         found="no such unit",
         needed=unit,
-        fix=f"Add the package with {unit} to nvidia_driver_packages_extra, "
-        f"or set nvidia_driver_{name} to {'false' if name == 'persistenced' else 'absent'}.",
+        fix=f"Add the package with {unit} to nvidia_driver_packages_extra, or set {_WITHOUT[name]}.",
         subject=unit,
     )
 

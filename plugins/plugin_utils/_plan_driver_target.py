@@ -129,8 +129,10 @@ def _distribution_branch(host: HostDriver, matrix: Matrix) -> int | None:
 
 def _needs(settings: Settings, host: HostDriver) -> list[str]:
     needs = ["compute_only"] if settings.compute_only or not settings.install_kernel_modules else []
+    if wants_imex(settings, host):
+        return [*needs, "imex"]
     if not wants_fabric_manager(settings, host):
-        return [*needs, "imex"] if host.fabric_kind == "imex" and settings.fabric_manager == "auto" else needs
+        return needs
     return [*needs, "fabric_manager", *(["nvlink5"] if host.fabric_kind == "nvlink5" else [])]
 
 
@@ -139,6 +141,13 @@ def wants_fabric_manager(settings: Settings, host: HostDriver) -> bool:
     if settings.fabric_manager == "auto":
         return host.fabric_kind in ("nvswitch", "nvlink5")
     return settings.fabric_manager == "present"
+
+
+def wants_imex(settings: Settings, host: HostDriver) -> bool:
+    """Compute trays of a rack, as NVML says or, before there is a driver, as the site says by naming the domain's group."""
+    if settings.fabric_manager != "auto" or wants_fabric_manager(settings, host):
+        return False
+    return host.fabric_kind == "imex" or bool(settings.imex.get("group"))
 
 
 def _wanted(install: t.Sequence[str], settings: Settings) -> list[str]:

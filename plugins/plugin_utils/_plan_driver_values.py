@@ -16,6 +16,7 @@ PACKAGE = re.compile(r"[a-z0-9][a-z0-9+._-]*")
 MODULE = re.compile(r"nvidia([_-][a-z]+)?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:;=+/-]+")
+UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]+")
 URL = re.compile(r"(https?|file)://\S+")
 
 
@@ -65,6 +66,18 @@ def packages(value: t.Any) -> tuple[str, ...] | None:
     if not isinstance(value, (list, tuple)) or not all(is_text(name, PACKAGE) for name in value):
         return None
     return tuple(value)
+
+
+def units(value: t.Any) -> tuple[str, ...] | None:
+    """systemd units; a name without a suffix is a service, as systemctl takes it."""
+    if not isinstance(value, (list, tuple)) or not all(is_text(name, UNIT) for name in value):
+        return None
+    return tuple(value)
+
+
+def imex(value: t.Any) -> dict[str, t.Any] | None:
+    """The group as the role hands it over: its name, this host, all hosts with address and GPUs as far as known."""
+    return dict(value) if isinstance(value, t.Mapping) and isinstance(value.get("group"), str) else None
 
 
 def parameters(value: t.Any) -> dict[str, dict[str, str]] | None:

@@ -126,7 +126,7 @@ def test_refresh_was_done_before_docker_came(host: Any) -> None:
     def stamp(unit: str, name: str) -> int:
         return int(host.check_output(f"systemctl show -p {name} --value {unit}"))
 
-    if host.run("docker inspect serve").rc == 0:      # after the reboot
+    if host.run("docker inspect serve").rc == 0:  # after the reboot
         assert 0 < stamp(refresh(host), "ExecMainExitTimestampMonotonic") < stamp("docker.service", "ExecMainStartTimestampMonotonic")
 
 

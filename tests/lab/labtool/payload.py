@@ -99,7 +99,10 @@ class Payloads:
             "pin_branch": lambda u, b: self._pin(f"nvidia-driver-pinning-{b}", f"{b}.*"),
             "pin_version": lambda u, b: self._pin(f"nvidia-driver-pinning-{u}", f"{u}-*"),
             "fabricmanager": lambda u, b: self._service("nvidia-fabricmanager", "nv-fabricmanager", "NVIDIA fabric manager service", u),
-            "imex": lambda u, b: self._service("nvidia-imex", "nvidia-imex", "NVIDIA IMEX service", u),
+            "imex": lambda u, b: {
+                **self._service("nvidia-imex", "nvidia-imex", "NVIDIA IMEX service", u),
+                "etc/nvidia-imex/config.cfg": Content(b"IMEX_NODE_CONFIG_FILE=/etc/nvidia-imex/nodes_config.cfg\n"),
+            },
             "ctk": self._ctk,
         }
 

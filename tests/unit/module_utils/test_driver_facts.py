@@ -64,6 +64,7 @@ def test_packages(host: Any, no_modinfo: dict[str, Result]) -> None:
         },
         "kernel_modules": "open",
         "module_version": "570.133.20",
+        "modules": {},
         "dkms": [],
     }
 

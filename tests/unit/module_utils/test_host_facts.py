@@ -65,6 +65,8 @@ def test_kernels_on_debian(host: Any) -> None:
         "next_boot": "6.1.0-37-amd64",
         "installed": ["6.1.0-9-amd64", "6.1.0-10-amd64", "6.1.0-37-amd64"],
         "headers": ["6.1.0-9-amd64", "6.1.0-37-amd64"],
+        "next_boot_by": "newest",
+        "compilers": {"kernels": {}, "default": None, "available": []},
         "cmdline": "root=LABEL=root quiet",
         "tainted": 4097,
     }

@@ -99,7 +99,17 @@ class SmallMatrix:
             names = ["nvidia-smi", "libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced"]
         if "fabric_manager" in needs:
             names.append(f"nvidia-fabricmanager-{branch}")
-        members = ("nvidia-driver*", "nvidia-kernel-*", "libnvidia-*", "libcuda1", "nvidia-persistenced", "nvidia-fabricmanager*")
+        if "imex" in needs:
+            names.append(f"nvidia-imex-{branch}")
+        members = (
+            "nvidia-driver*",
+            "nvidia-kernel-*",
+            "libnvidia-*",
+            "libcuda1",
+            "nvidia-persistenced",
+            "nvidia-fabricmanager*",
+            "nvidia-imex*",
+        )
         same = tuple(name for name in names if name != "nvidia-persistenced")
         return DriverPackages("packages.x", "", source, tuple(names), members, (), same, None, None, "apt-mark", "{version}-*")  # type: ignore[arg-type]
 

@@ -94,11 +94,62 @@ def test_module_tools(sim: Sim) -> None:
     assert tool(sim, "modinfo", "-F", "license", "nvidia").stdout == "Dual MIT/GPL\n"
     assert tool(sim, "modinfo", "nvidia-uvm").stdout.startswith("filename:       /lib/modules/")
     assert "nvidia " in tool(sim, "lsmod").stdout
-    tool(sim, "modprobe", "-r", "nvidia")
+    assert tool(sim, "rmmod", "nvidia", status=1).stderr == "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset\n"
+    assert tool(sim, "modprobe", "-r", "nvidia", status=1).stderr == "modprobe: FATAL: Module nvidia is in use.\n"
+    assert sim.read("/sys/module/nvidia/refcnt") == "2\n"
+    assert sorted(p.name for p in (sim.root / "sys/module/nvidia/holders").iterdir()) == ["nvidia_modeset", "nvidia_uvm"]
+    tool(sim, "rmmod", "nvidia_drm")
+    tool(sim, "rmmod", "nvidia-uvm")
+    assert not (sim.root / "dev/nvidia-uvm").exists()
+    assert (sim.root / "dev/nvidia0").exists()
+    # nvidia_modeset, and nvidia that only it needed
+    tool(sim, "modprobe", "-r", "nvidia_modeset")
     assert "nvidia " not in tool(sim, "lsmod").stdout
     assert tool(sim, "rmmod", "nvidia", status=1).stderr == "rmmod: ERROR: Module nvidia is not currently loaded\n"
     tool(sim, "modprobe", "nvidia-uvm")
     assert sim.init_code() == 0
+
+
+def test_open_device_file_keeps_its_module(sim: Sim) -> None:
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys, time; os.open(sys.argv[1], os.O_PATH); print(flush=True); time.sleep(60)",
+            str(sim.root / "dev/nvidia-uvm"),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout
+        holder.stdout.readline()
+        assert tool(sim, "rmmod", "nvidia_uvm", status=1).stderr == "rmmod: ERROR: Module nvidia_uvm is in use\n"
+        assert tool(sim, "modprobe", "-r", "nvidia_uvm", status=1).stderr == "modprobe: FATAL: Module nvidia_uvm is in use.\n"
+        tool(sim, "rmmod", "nvidia_drm")
+    finally:
+        holder.kill()
+        holder.wait()
+    tool(sim, "rmmod", "nvidia_uvm")
+
+
+def test_module_of_another_build_does_not_fit_a_loaded_one(sim: Sim) -> None:
+    tool(sim, "rmmod", "nvidia_uvm")
+    sim.sg("install-module", "595.58.03")
+    assert tool(sim, "modprobe", "nvidia-uvm", status=1).stderr == "modprobe: ERROR: could not insert 'nvidia_uvm': Invalid argument\n"
+    tool(sim, "rmmod", "nvidia_drm", "nvidia_modeset", "nvidia")
+    tool(sim, "modprobe", "nvidia")
+    assert sim.read("/sys/module/nvidia_uvm/version") == "595.58.03\n"
+
+
+def test_options_of_modprobe_d_come_into_force_at_load(sim: Sim) -> None:
+    (sim.root / "etc/modprobe.d").mkdir(exist_ok=True)
+    (sim.root / "etc/modprobe.d/nvidia.conf").write_text(
+        "options nvidia NVreg_EnableS0ixPowerManagement=1 NVreg_Unknown=2\n", encoding="utf-8"
+    )
+    assert "EnableS0ixPowerManagement: 0\n" in sim.read("/proc/driver/nvidia/params")
+    sim.boot()
+    assert "EnableS0ixPowerManagement: 1\n" in sim.read("/proc/driver/nvidia/params")
+    assert "Unknown" not in sim.read("/proc/driver/nvidia/params")
 
 
 def test_modprobe_without_a_module(make: Any) -> None:

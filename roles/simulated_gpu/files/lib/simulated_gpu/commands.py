@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from . import boot, converge, driver, faults, hardware, module, mounts, paths, processes, profile, state
+from . import boot, converge, devices, driver, faults, hardware, module, mounts, paths, processes, profile, state
 
 # readings people set, in their own words -> key of the profile, and how to make the value
 SETTABLE: dict[str, Any] = {
@@ -228,5 +228,6 @@ def do_process(args: argparse.Namespace) -> int:
             here.uuid(slot), pid, args.memory, args.kind, args.name or (args.command[0] if args.command else "process"), args.foreign
         )
     if args.action == "run":
+        devices.hold()
         os.execvp(args.command[0], args.command)
     return report(True)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 from . import mounts, paths
 from .profile import Machine
 
 Node = tuple[str, int, int, int]
+OF_MODULE = {"nvidia_uvm": ("nvidia-uvm*",), "nvidia_modeset": ("nvidia-modeset",)}
+"""Device files that are not the first module's."""
 
 
 def nodes(machine: Machine) -> list[Node]:
@@ -65,11 +68,40 @@ def create(machine: Machine) -> None:
         _make(paths.at(path), major, minor, mode)
 
 
-def remove(machine: Machine) -> None:
-    for path in sorted(paths.at("/dev").glob("nvidia*")):
+def remove(machine: Machine, names: tuple[str, ...] = ("nvidia*",)) -> None:
+    for path in sorted(found for name in names for found in paths.at("/dev").glob(name)):
         for node in sorted(path.iterdir()) if path.is_dir() else [path]:
             if not paths.relocated() and os.path.ismount(node):
                 subprocess.run(["umount", "-l", str(node)], stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
             node.unlink(missing_ok=True)
         if path.is_dir():
             path.rmdir()
+
+
+def hold(names: tuple[str, ...] = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")) -> None:
+    """What a client of the real driver has open, seen in /proc/PID/fd and kept by what this process becomes.
+
+    O_PATH: there is no driver behind the nodes that could answer an open.
+    """
+    for name in names:
+        for path in paths.at("/dev").glob(name):
+            os.set_inheritable(os.open(path, os.O_PATH), True)
+
+
+def users(module: str) -> list[int]:
+    """Processes that have a device file of this module open."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            target = Path(os.readlink(link))
+        except OSError:
+            continue
+        if target.parent == paths.at("/dev") and _owner(target.name) == module:
+            found.add(int(link.parts[2]))
+    return sorted(found)
+
+
+def _owner(name: str) -> str:
+    if not name.startswith("nvidia"):
+        return ""
+    return next((module for module, patterns in OF_MODULE.items() if any(fnmatch(name, p) for p in patterns)), "nvidia")

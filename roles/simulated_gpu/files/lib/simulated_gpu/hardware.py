@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import mounts, paths, state
@@ -178,15 +178,22 @@ def bind_driver(machine: Machine, driver: str | None) -> None:
         uevent.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def show_modules(names: Sequence[str], record: dict[str, str]) -> None:
+def show_modules(names: Sequence[str], record: dict[str, str], holders: Mapping[str, Sequence[str]] | None = None) -> None:
+    """`refcnt` counts the modules that hold one; processes come and go without telling, rmmod looks at them itself."""
     if not mounts.overlay(MODULE_LAYER):
         return
     for name in names:
+        held_by = (holders or {}).get(name, ())
+        folder = paths.at(MODULE_LAYER) / name / "holders"
+        mounts.remove_tree(folder)
+        folder.mkdir(parents=True)
+        for holder in held_by:
+            (folder / holder).mkdir()
         _write(
             paths.at(MODULE_LAYER) / name,
             {
                 "version": record["version"],
-                "refcnt": "0",
+                "refcnt": str(len(held_by)),
                 "initstate": "live",
                 "taint": "OE" if "GPL" in record["license"] else "POE",
                 "coresize": "100000",

@@ -14,6 +14,14 @@ from . import devices, hardware, paths, proc, processes, state
 from .profile import Machine
 
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
+"""What comes with a load of the first: udev and NVIDIA's modprobe files do the rest on a real host."""
+NEEDS = {
+    "nvidia": (),
+    "nvidia_uvm": ("nvidia",),
+    "nvidia_modeset": ("nvidia",),
+    "nvidia_drm": ("nvidia_modeset",),
+    "nvidia_peermem": ("nvidia",),
+}
 
 
 class ModuleError(RuntimeError):
@@ -67,33 +75,85 @@ def release() -> str:
     return os.uname().release
 
 
-def load(machine: Machine, version: str | None = None) -> dict[str, str]:
-    """What `modprobe nvidia` does. A given version stands for a module from elsewhere, e.g. an old initramfs."""
+def loaded_modules() -> tuple[str, ...]:
+    record = loaded()
+    return tuple(record.get("modules", " ".join(MODULES)).split()) if record else ()
+
+
+def holders(name: str) -> tuple[str, ...]:
+    """Loaded modules that need this one."""
+    return tuple(other for other in loaded_modules() if name in NEEDS[other])
+
+
+def load(machine: Machine, version: str | None = None, name: str = "nvidia") -> dict[str, str]:
+    """What `modprobe NAME` does. A given version stands for a module from elsewhere, e.g. an old initramfs."""
     now = loaded()
     if now:
-        return now
+        return _load_more(machine, now, name)
     record = {"version": version, "license": "Dual MIT/GPL"} if version else installed()
     if record is None:
-        raise ModuleError(f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{release()}")
+        raise ModuleError(f"modprobe: FATAL: Module {name} not found in directory /lib/modules/{release()}")
     if not hardware.present_gpus(machine) or nouveau_bound():
         raise ModuleError("modprobe: ERROR: could not insert 'nvidia': No such device")
-    record["loaded_at"] = f"{time.time():.0f}"
+    names = MODULES if name in MODULES else (*MODULES, name)
+    record.update(loaded_at=f"{time.time():.0f}", modules=" ".join(names))
     state.write(paths.run("module"), record)
     proc.show(machine, record)
-    hardware.show_modules(MODULES, record)
+    show_modules(record)
     hardware.bind_driver(machine, "nvidia")
     devices.create(machine)
     return record
 
 
+def _load_more(machine: Machine, now: dict[str, str], name: str) -> dict[str, str]:
+    """One more module beside the loaded ones. The kernel refuses one of another build: its symbols have other versions."""
+    have = loaded_modules()
+    missing = [module for module in (*reversed(NEEDS[name]), name) if module not in have]
+    if not missing:
+        return now
+    record = installed()
+    if record is None:
+        raise ModuleError(f"modprobe: FATAL: Module {name} not found in directory /lib/modules/{release()}")
+    if record["version"] != now["version"]:
+        raise ModuleError(f"modprobe: ERROR: could not insert '{missing[0]}': Invalid argument")
+    now["modules"] = " ".join((*have, *missing))
+    state.write(paths.run("module"), now)
+    show_modules(now)
+    devices.create(machine)
+    return now
+
+
+def show_modules(record: dict[str, str]) -> None:
+    names = loaded_modules()
+    hardware.show_modules(names, record, {name: holders(name) for name in names})
+
+
 def unload(machine: Machine) -> bool:
-    """What `rmmod nvidia` does: settings that the driver held are gone."""
+    """All of them, leaves first: settings that the driver held are gone."""
     if not loaded():
         return False
-    if in_use(machine):
+    if in_use(machine) or any(devices.users(name) for name in loaded_modules()):
         raise ModuleError("rmmod: ERROR: Module nvidia is in use")
     drop(machine)
     return True
+
+
+def used(machine: Machine, name: str) -> bool:
+    """Whether processes use this very module: its device files are open; for nvidia also an NVML session or the process table."""
+    return bool(devices.users(name)) or (name == "nvidia" and in_use(machine))
+
+
+def unload_one(machine: Machine, name: str) -> None:
+    """What the kernel does for rmmod once nothing holds the module."""
+    left = tuple(other for other in loaded_modules() if other != name)
+    if not left:
+        drop(machine)
+        return
+    record = {**(loaded() or {}), "modules": " ".join(left)}
+    state.write(paths.run("module"), record)
+    hardware.hide_modules((name,))
+    show_modules(record)
+    devices.remove(machine, devices.OF_MODULE.get(name, ()))
 
 
 def drop(machine: Machine) -> None:
@@ -104,7 +164,7 @@ def drop(machine: Machine) -> None:
     paths.run("module").unlink(missing_ok=True)
     devices.remove(machine)
     hardware.bind_driver(machine, None)
-    hardware.hide_modules(MODULES)
+    hardware.hide_modules(tuple(NEEDS))
     proc.hide()
 
 
@@ -113,9 +173,9 @@ def replace_loaded(machine: Machine, version: str | None) -> None:
     record = {"version": version, "license": "Dual MIT/GPL"} if version else installed()
     if not loaded() or record is None:
         return
-    state.write(paths.run("module"), record)
+    state.write(paths.run("module"), {**record, "modules": " ".join(loaded_modules())})
     proc.show(machine, record)
-    hardware.show_modules(MODULES, record)
+    show_modules(record)
 
 
 def processes_on(uuid: str) -> bool:

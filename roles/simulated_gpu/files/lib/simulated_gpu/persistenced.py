@@ -16,7 +16,7 @@ import sys
 import syslog
 from pathlib import Path
 
-from . import paths
+from . import devices, paths
 from .nvml import LIBRARY, MISMATCH, Nvml, NvmlError, library_version
 
 RUN = "/var/run/nvidia-persistenced"
@@ -106,6 +106,7 @@ def serve(pid_file: Path) -> int:
         os.dup2(null, fd)
     stop = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)
+    devices.hold(("nvidiactl", "nvidia[0-9]*"))
     pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     signal.sigwait(stop)
     set_all(0)

@@ -70,6 +70,18 @@ def information(machine: Machine, slot: int, record: dict[str, str]) -> str:
     )
 
 
+def options() -> dict[str, str]:
+    """`options nvidia NVreg_…=…` of modprobe.d, as modprobe hands them to a module that it loads."""
+    found = {}
+    for folder in ("/usr/lib/modprobe.d", "/lib/modprobe.d", "/etc/modprobe.d"):
+        for path in sorted(paths.at(folder).glob("*.conf")):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                words = line.split()
+                if words[:2] == ["options", "nvidia"]:
+                    found.update(word[6:].split("=", 1) for word in words[2:] if word.startswith("NVreg_") and "=" in word)
+    return found
+
+
 def show(machine: Machine, record: dict[str, str]) -> None:
     from . import hardware
 
@@ -78,7 +90,8 @@ def show(machine: Machine, record: dict[str, str]) -> None:
     base = paths.at("/proc/driver/nvidia")
     base.mkdir(parents=True, exist_ok=True)
     state.replace(base / "version", version_text(record), 0o444)
-    state.replace(base / "params", "".join(f"{name}: {value}\n" for name, value in PARAMS), 0o444)
+    values = {**dict(PARAMS), **options()}
+    state.replace(base / "params", "".join(f"{name}: {values[name]}\n" for name, _value in PARAMS), 0o444)
     state.replace(base / "registry", 'Binary: ""\n', 0o444)
     for slot in hardware.present_gpus(machine):
         gpu = base / "gpus" / machine.get(slot, "pci.address")

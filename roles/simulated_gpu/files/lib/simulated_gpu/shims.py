@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 
-from . import commands, module, paths, state
+from . import commands, devices, module, paths, state
 
 REAL = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 OURS = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nouveau")
 FIELDS = ("filename", "version", "license", "firmware", "srcversion", "vermagic", "description", "author", "signer", "depends")
+SIZES = {"nvidia": 14446592, "nvidia_uvm": 2072576, "nvidia_modeset": 1556480, "nvidia_drm": 135168, "nvidia_peermem": 16384}
 WITH_VALUE = {
     "-C",
     "--config",
@@ -68,12 +69,30 @@ def modprobe(arguments: list[str]) -> int:
     if name == "nouveau":
         return 0 if remove or module.nouveau_bound() else no_device(name)
     if remove:
-        return rmmod(words[:1]) if module.loaded() else 0
+        return max(modprobe_remove(canonical(word)) for word in words)
     quiet = "-q" in arguments or "--quiet" in arguments
     if module.installed() is None and not module.loaded():
         return 1 if quiet else missing(words[0])
-    module.load(commands.machine())
+    module.load(commands.machine(), name=name)
     return 0
+
+
+def modprobe_remove(name: str) -> int:
+    """As kmod does: the module if nothing uses it, then what it needed, as far as nothing else uses that."""
+    if name not in module.loaded_modules():
+        return 0
+    if in_use(name):
+        print(f"modprobe: FATAL: Module {name} is in use.", file=sys.stderr)
+        return 1
+    module.unload_one(commands.machine(), name)
+    for needed in module.NEEDS[name]:
+        if not in_use(needed):
+            modprobe_remove(needed)
+    return 0
+
+
+def in_use(name: str) -> bool:
+    return bool(module.holders(name)) or module.used(commands.machine(), name)
 
 
 def missing(name: str) -> int:
@@ -87,12 +106,21 @@ def no_device(name: str) -> int:
 
 
 def rmmod(arguments: list[str]) -> int:
-    name = canonical(plain_words(arguments)[0])
-    if not module.loaded():
+    return max(rmmod_one(canonical(word)) for word in plain_words(arguments))
+
+
+def rmmod_one(name: str) -> int:
+    held_by = module.holders(name)
+    if name not in module.loaded_modules():
         print(f"rmmod: ERROR: Module {name} is not currently loaded", file=sys.stderr)
-        return 1
-    module.unload(commands.machine())
-    return 0
+    elif held_by:
+        print(f"rmmod: ERROR: Module {name} is in use by: {' '.join(held_by)}", file=sys.stderr)
+    elif module.used(commands.machine(), name):
+        print(f"rmmod: ERROR: Module {name} is in use", file=sys.stderr)
+    else:
+        module.unload_one(commands.machine(), name)
+        return 0
+    return 1
 
 
 def lsmod(arguments: list[str]) -> int:
@@ -104,14 +132,10 @@ def lsmod(arguments: list[str]) -> int:
                 print(f"{name:19} {size:>9}  {used} {by.rstrip(',') if by != '-' else ''}".rstrip())
     except OSError:
         pass
-    if module.loaded():
-        for name, length, users, by in (
-            ("nvidia_uvm", 2072576, 0, ""),
-            ("nvidia_drm", 135168, 0, ""),
-            ("nvidia_modeset", 1556480, 1, "nvidia_drm"),
-            ("nvidia", 14446592, 2, "nvidia_uvm,nvidia_modeset"),
-        ):
-            print(f"{name:19} {length:>9}  {users} {by}".rstrip())
+    for name in reversed(module.loaded_modules()):
+        held_by = module.holders(name)
+        users = len(held_by) + len(devices.users(name))
+        print(f"{name:19} {SIZES[name]:>9}  {users} {','.join(held_by)}".rstrip())
     if module.nouveau_bound():
         print(f"{'nouveau':19} {3248128:>9}  0")
     return 0
@@ -147,6 +171,10 @@ def module_fields(name: str) -> dict[str, str] | None:
 def modinfo(arguments: list[str]) -> int:
     words = plain_words(arguments)
     fields = module_fields(canonical(words[0]))
+    kernel = next((arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word in ("-k", "--set-kernel")), module.release())
+    built_for = (module.installed() or {}).get("kernels", kernel).split()
+    if fields is not None and canonical(words[0]) != "nouveau" and kernel not in built_for:
+        fields = None
     if fields is None:
         print(f"modinfo: ERROR: Module {words[0]} not found.", file=sys.stderr)
         return 1
