@@ -76,6 +76,7 @@ class HostDriver:
         self.record_pending: dict[str, str] = _dict(record.get("pending"))
         self.record_initramfs: dict[str, str] = _dict(record.get("initramfs"))
         self.rebooted_for: dict[str, str] = _dict(record.get("rebooted_for"))
+        self.record_mok: dict[str, t.Any] = _dict(record.get("mok"))
         self.recorded = bool(record)
         self.reboot_required = _dict(_dict(facts.get("state_files")).get("reboot_required"))
         self.files: dict[str, str | None] = _dict(_dict(facts.get("state_files")).get("files"))

@@ -15,13 +15,15 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ._contracts import Finding, bad_variable
-from ._plan_driver_values import boolean, branch, one_of, openpgp_key, packages, parameters, positive, url, version
+from ._plan_driver_values import boolean, branch, certificate, one_of, openpgp_key, packages, parameters, positive, url, version
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "absent"),
     "source": ("auto", "nvidia", "distribution"),
     "kernel_modules": ("auto", "open", "proprietary"),
     "reboot": ("never", "if_needed", "delegate"),
+    "secure_boot": ("refuse", "prebuilt_signed", "mok"),
+    "mok_password": ("", "usable", "unusable"),
     "fabric_manager": ("auto", "present", "absent"),
 }
 TRUE_FALSE = "true or false"
@@ -37,6 +39,8 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "repository_url": (url, A_URL),
     "repository_key_url": (url, A_URL),
     "repository_key": (openpgp_key, "an ASCII-armoured OpenPGP public key, or empty"),
+    "mok_certificate": (certificate, "a PEM X.509 certificate, or empty"),
+    "mok_private_key": (boolean, TRUE_FALSE),
     "persistenced": (boolean, TRUE_FALSE),
     "nouveau_blacklist": (boolean, TRUE_FALSE),
     "module_parameters": (parameters, "a map of kernel module to a map of parameter to value"),
@@ -70,6 +74,12 @@ class Settings:
     allow_downgrade: bool = False
     reboot: str = "never"
     reboot_timeout: int = 900
+    secure_boot: str = "refuse"
+    mok_password: str = ""
+    """Not the password: whether there is one, and one that MokManager can be given (usable, unusable)."""
+    mok_certificate: str = ""
+    mok_private_key: bool = False
+    """Whether one is given; the key itself stays with the task that writes it."""
     package_timeout: int = 1800
     fabric_manager: str = "auto"
 
@@ -105,6 +115,9 @@ def _contradictions(settings: Settings) -> list[Finding]:
     if not settings.install_kernel_modules and settings.module_parameters:
         expected = "empty where nvidia_driver_install_kernel_modules is false: without a kernel module there is nothing to parametrise"
         found.append(bad_input("module_parameters", settings.module_parameters, expected, "{}"))
+    if settings.mok_private_key != bool(settings.mok_certificate):
+        missing = "mok_certificate" if settings.mok_private_key else "mok_private_key"
+        found.append(bad_input(missing, "", "given together with its other half, or both empty"))
     return found
 
 

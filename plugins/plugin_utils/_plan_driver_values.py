@@ -40,6 +40,11 @@ def openpgp_key(value: t.Any) -> str | None:
     return value if value == "" or armoured else None
 
 
+def certificate(value: t.Any) -> str | None:
+    found = isinstance(value, str) and re.search(r"-----BEGIN CERTIFICATE-----\s+MI[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----", value)
+    return value if value == "" or found else None
+
+
 def positive(value: t.Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
