@@ -100,13 +100,22 @@ def _files(key: Key, folder: str, check: bool) -> bool:
         )
     if not check:
         # The key first: a certificate without key makes DKMS build another pair.
-        for source, path, mode in ((new_private, key.private_path, 0o600), (new_certificate, key.certificate_path, 0o644)):
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            os.chmod(source, mode)
-            part = f"{path}.gpufleet"
-            shutil.copy(source, part)
-            os.replace(part, path)
+        _place(new_private, key.private_path, 0o600)
+        _place(new_certificate, key.certificate_path, 0o644)
     return True
+
+
+def _place(source: str, path: str, mode: int) -> None:
+    """Never readable for others, not for a moment, unless `mode` says so."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    part = f"{path}.gpufleet"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(part)
+    with open(source, "rb") as content, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as to:
+        to.write(content.read())
+        to.flush()
+        os.fsync(to.fileno())
+    os.replace(part, path)
 
 
 def _imported(key: Key, folder: str, private: str, certificate: str) -> None:
@@ -157,9 +166,7 @@ def _checked(result: Result, what: str) -> Result:
 def _private_folder() -> t.Iterator[str]:
     """In memory, for root only (mkdtemp makes it so), gone afterwards."""
     folder = tempfile.mkdtemp(prefix="gpufleet-mok-", dir="/run")
-    old = os.umask(0o077)
     try:
         yield folder
     finally:
-        os.umask(old)
         shutil.rmtree(folder, ignore_errors=True)

@@ -156,6 +156,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils._apt import Apt, PackageError
+from ..module_utils._dkms_log import failed_builds
 from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
 from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_transaction import Done, change_holds, change_packages, remove_packages
@@ -196,7 +197,8 @@ def main() -> None:
     try:
         done = _run(module)
     except PackageError as exc:
-        module.fail_json(msg=str(exc), reason=exc.reason)
+        builds = failed_builds() if exc.reason == "dpkg_failed" else ""
+        module.fail_json(msg=f"{exc}{'; DKMS: ' if builds else ''}{builds}", reason=exc.reason)
     except HostError as exc:
         module.fail_json(msg=str(exc), reason="failed")
     module.exit_json(changed=done.changed, version=done.version, packages=done.after, previous=done.before, diff=_diff(done))

@@ -28,7 +28,7 @@ CONSOLE = (
 
 def secure_boot_part(settings: Settings, target: Target, host: HostDriver, moving: bool, loads: bool) -> Part:
     """Findings, and change `driver.mok` with details `mok` for converge. `moving`: packages change; `loads`: a module is loaded."""
-    part = Part()
+    part = Part(source="docs/driver_secure_boot.md")
     if settings.secure_boot != "mok":
         withdraw(part, host)
     if not settings.install_kernel_modules or target.signed_modules or host.secure_boot.get("state") != "enabled":

@@ -19,6 +19,7 @@ def write(settings: Settings) -> str:
         "ansible_python_interpreter": "/usr/bin/python3",
         # An emulated machine is 20 to 30 times slower than its host.
         "ansible_ssh_pipelining": True,
+        "ansible_ssh_timeout": 180,
         "nvml_timeout": 60,
     }
     path = settings.state / "inventory.yml"

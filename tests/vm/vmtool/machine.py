@@ -17,7 +17,7 @@ from .monitor import Monitor
 from .settings import Settings, VmError, accelerator, need
 
 OVMF = Path("/usr/share/OVMF")
-SSH_OPTIONS = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=5")
+SSH_OPTIONS = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60")
 FIRMWARES = ("direct", "secure")
 """direct: the emulator starts the kernel (fast; what the guest installs as kernel or initramfs is not what boots).
 secure: OVMF with Microsoft's keys and Secure Boot on, shim, GRUB, as a server boots."""
