@@ -89,7 +89,7 @@ def test_enrolled_at_the_console_the_kernel_takes_the_modules(machines, play):
     machine.ssh("sudo systemctl reboot")
     operator.enrol(PASSWORD)
     operator.close()
-    machine.wait(600, boot_not=before)
+    machine.wait(boot_not=before)
     done = play(machine, **MOK)
     assert done["stopped"] == ""
     facts = play(machine, "look.yml")["facts"]["host"]["secure_boot"]

@@ -24,7 +24,7 @@ class Operator:
     def close(self) -> None:
         self.link.close()
 
-    def expect(self, text: str, timeout: float = 180) -> None:
+    def expect(self, text: str, timeout: float = 600) -> None:
         """Until the screen shows it; what was shown before does not count again."""
         end = time.monotonic() + timeout
         self.link.settimeout(1)
