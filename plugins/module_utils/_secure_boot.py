@@ -9,6 +9,7 @@ Fingerprints are SHA-1, as mokutil and MokManager show them: for people to compa
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import re
@@ -65,10 +66,8 @@ def fingerprint(certificate: bytes) -> str:
     """SHA-1 of the DER form, hexadecimal."""
     if certificate.startswith(b"-----BEGIN"):
         body = b"".join(line for line in certificate.splitlines() if line and not line.startswith(b"-----"))
-        try:
+        with contextlib.suppress(ValueError):
             certificate = base64.b64decode(body)
-        except ValueError:
-            pass
     return hashlib.sha1(certificate, usedforsecurity=False).hexdigest()
 
 

@@ -20,7 +20,7 @@ options:
   state:
     description:
       - V(present) has the key there and its enrolment done or asked for.
-      - V(absent) takes back a request that this module made, and the key it made if that was never enrolled. An enrolled key stays enrolled.
+      - V(absent) takes back a request that this module made, and the key it made if that was never enrolled. An enrolled key stays.
     type: str
     choices: [present, absent]
     default: present

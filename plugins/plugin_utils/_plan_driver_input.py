@@ -23,7 +23,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "kernel_modules": ("auto", "open", "proprietary"),
     "reboot": ("never", "if_needed", "delegate"),
     "secure_boot": ("refuse", "prebuilt_signed", "mok"),
-    "mok_password": ("", "usable", "unusable"),
+    "mok_given": ("", "usable", "unusable"),
     "fabric_manager": ("auto", "present", "absent"),
 }
 TRUE_FALSE = "true or false"
@@ -75,7 +75,7 @@ class Settings:
     reboot: str = "never"
     reboot_timeout: int = 900
     secure_boot: str = "refuse"
-    mok_password: str = ""
+    mok_given: str = ""
     """Not the password: whether there is one, and one that MokManager can be given (usable, unusable)."""
     mok_certificate: str = ""
     mok_private_key: bool = False

@@ -18,11 +18,11 @@ from ._plan_driver_input import Settings, bad_input
 from ._plan_driver_part import Part
 from ._plan_driver_target import Target
 
-PASSWORD = "8 to 64 letters, digits or ASCII signs without blanks, typed at the console on a US keyboard"
+EXPECTED = "8 to 64 letters, digits or ASCII signs without blanks, typed at the console on a US keyboard"
 CONSOLE = (
-    "Reboot with the console (BMC, serial, screen) at hand. Within 10 seconds after the firmware press a key at `Press any key to perform MOK "
-    "management`, then choose `Enroll MOK`, `Continue`, `Yes`, type the one-time password (nvidia_driver_mok_password) and choose `Reboot`. "
-    "Then run this role again. A boot that nobody answers drops the request; the next run makes a new one."
+    "Reboot with the console (BMC, serial, screen) at hand. Within 10 seconds after the firmware press a key at `Press any key to "
+    "perform MOK management`, then choose `Enroll MOK`, `Continue`, `Yes`, type the one-time password (nvidia_driver_mok_password) and "
+    "choose `Reboot`. Then run this role again. A boot that nobody answers drops the request; the next run makes a new one."
 )
 
 
@@ -87,21 +87,27 @@ def _mok(part: Part, settings: Settings, host: HostDriver) -> None:
 
 
 def _stage(part: Part, settings: Settings, key: dict[str, str], present: str | None, wanted: str | None) -> None:
-    if not settings.mok_password:
+    if not settings.mok_given:
         part.find(
             "mok_password_missing",
             "block",
             "The key that signs this host's modules is not enrolled; asking for its enrolment needs a one-time password.",
             found="nvidia_driver_mok_password is empty",
-            needed=PASSWORD,
-            fix="Set nvidia_driver_mok_password (from a vault or a prompt) for this run; it is typed once, at the console, and kept nowhere.",
+            needed=EXPECTED,
+            fix="Set nvidia_driver_mok_password (from a vault or a prompt) for this run; it is typed once, at the console.",
             subject="nvidia_driver_mok_password",
         )
-    elif settings.mok_password != "usable":
+    elif settings.mok_given != "usable":
         # Never shown: it is a secret even when it cannot be used.
-        part.findings.append(bad_input("mok_password", "(not shown)", PASSWORD))
+        part.findings.append(bad_input("mok_password", "(not shown)", EXPECTED))
     else:
-        made = "import the given signing key" if wanted and wanted != present else "use the signing key there is" if present else "make a signing key"
+        made = (
+            "import the given signing key"
+            if wanted and wanted != present
+            else "use the signing key there is"
+            if present
+            else "make a signing key"
+        )
         part.change("mok", str(key.get("certificate")), present, wanted or "new key", f"{made} and ask for its enrolment at the next boot")
         part.details["mok"] = {"state": "present", "private": key.get("private"), "certificate": key.get("certificate")}
 
@@ -137,8 +143,8 @@ def _refused(part: Part) -> None:
         "Secure Boot is on and no machine owner key is enrolled, so the kernel would refuse the driver's modules.",
         found="Secure Boot enabled, MOK not enrolled",
         needed="an enrolled key that signs the modules, or Secure Boot off",
-        fix="Set nvidia_driver_secure_boot: mok (a key is made and its enrolment asked for, confirmed on the console), or prebuilt_signed with a source "
-        "whose modules the distribution signs; or switch Secure Boot off.",
+        fix="Set nvidia_driver_secure_boot: mok (a key is made and its enrolment asked for, confirmed on the console), or "
+        "prebuilt_signed with a source whose modules the distribution signs; or switch Secure Boot off.",
         nearest="mok",
     )
 
@@ -151,7 +157,7 @@ def _not_signed(part: Part, target: Target) -> None:
         "block",
         f"nvidia_driver_secure_boot is prebuilt_signed, but the matrix knows no modules signed for {target.os.name} "
         f"in the {target.source} packages of branch {target.branch}.",
-        found=f"source {target.source} on {target.os.name}: modules built on the host or signed with a key that firmware and shim do not know",
+        found=f"source {target.source} on {target.os.name}: modules built on the host, or signed with a key that shim does not know",
         needed="packages whose row in matrix/os.yml says signed_modules",
         fix=f"Set {nearest}.",
         subject="nvidia_driver_secure_boot",

@@ -14,7 +14,10 @@ def tier() -> list[Result]:
 
 
 def small() -> list[Result]:
-    print("   the rest of tests/vm (enrolment at the console, reboots, kernel upgrade) runs by `make vm`, DKMS builds by `make dkms`:", flush=True)
+    print(
+        "   the rest of tests/vm (enrolment at the console, reboots, kernel upgrade) runs by `make vm`, DKMS builds by `make dkms`:",
+        flush=True,
+    )
     print("   emulated machines and real builds take 20 minutes and more", flush=True)
     return [run("vm-ci", [*TESTS, "-m", "ci"], count=pytest_count, timeout=900)]
 

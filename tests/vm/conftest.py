@@ -59,7 +59,15 @@ def play(settings: Settings, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         outcome = tmp_path / "outcome.json"
         outcome.unlink(missing_ok=True)
         given = {"machine": machine.name, "outcome": str(outcome), **variables}
-        command = ["ansible-playbook", "-i", str(settings.state / "inventory.yml"), str(VM_DIR / playbook), "-e", json.dumps(given), *options]
+        command = [
+            "ansible-playbook",
+            "-i",
+            str(settings.state / "inventory.yml"),
+            str(VM_DIR / playbook),
+            "-e",
+            json.dumps(given),
+            *options,
+        ]
         # An emulated machine may take a minute to answer sudo when its host is busy.
         env = {**os.environ, "ANSIBLE_INJECT_FACT_VARS": "false", "ANSIBLE_TIMEOUT": "180", "ANSIBLE_NOCOLOR": "1"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=1800, env=env, cwd=ROOT)

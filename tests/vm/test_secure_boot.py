@@ -1,4 +1,4 @@
-"""Secure Boot for real: OVMF with Microsoft's keys, shim, Debian's signed GRUB and kernel. What the role refuses, asks for and waits for."""
+"""Secure Boot for real: OVMF with Microsoft's keys, shim, Debian's signed GRUB and kernel."""
 
 from __future__ import annotations
 

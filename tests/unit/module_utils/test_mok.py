@@ -62,7 +62,24 @@ def firmware(host: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def pair(folder: Path, name: str) -> tuple[str, str]:
     """A site's own key and certificate, PEM."""
     key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
-    run(["openssl", "req", "-new", "-x509", "-nodes", "-newkey", "rsa:2048", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(certificate)], 60)
+    run(
+        [
+            "openssl",
+            "req",
+            "-new",
+            "-x509",
+            "-nodes",
+            "-newkey",
+            "rsa:2048",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ],
+        60,
+    )
     return key.read_text(), certificate.read_text()
 
 

@@ -15,7 +15,7 @@ from driver_hosts import blocking, facts, found, ids, planned, with_driver
 OURS, VENDOR, OTHER = "a" * 40, "b" * 40, "c" * 40
 CONTENT = b"\x30\x82\x03\x01" + b"certificate" * 9
 PEM = "-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(CONTENT).decode() + "-----END CERTIFICATE-----\n"
-MOK = {"branch": 580, "secure_boot": "mok", "mok_password": "usable"}
+MOK = {"branch": 580, "secure_boot": "mok", "mok_given": "usable"}
 
 
 def boot(
@@ -29,7 +29,11 @@ def boot(
 
 
 def recorded(mark: str = OURS) -> dict[str, Any]:
-    return {"state_files": {"driver": {"schema": 1, "packages": {}, "holds": [], "mok": {"fingerprint": mark, "boot_id": "boot-1", "made": True}}}}
+    return {
+        "state_files": {
+            "driver": {"schema": 1, "packages": {}, "holds": [], "mok": {"fingerprint": mark, "boot_id": "boot-1", "made": True}}
+        }
+    }
 
 
 def test_mok_makes_and_requests_a_key_and_touches_nothing_else() -> None:
@@ -39,7 +43,7 @@ def test_mok_makes_and_requests_a_key_and_touches_nothing_else() -> None:
 
 
 def test_waiting_host_is_not_ready_and_nothing_is_staged_twice() -> None:
-    plan = planned(facts(boot(OURS, requested=(OURS,))), **{**MOK, "mok_password": ""})
+    plan = planned(facts(boot(OURS, requested=(OURS,))), **{**MOK, "mok_given": ""})
     assert (ids(plan), blocking(plan)) == ([], ["driver.mok_enrolment_pending"])
     assert "Enroll MOK" in found(plan, "mok_enrolment_pending").fix
 
@@ -57,7 +61,7 @@ def test_dropped_request_is_made_anew() -> None:
 
 @pytest.mark.parametrize(("password", "finding"), [("", "mok_password_missing"), ("unusable", "bad_input")])
 def test_password_is_asked_for_by_name_and_never_shown(password: str, finding: str) -> None:
-    plan = planned(facts(boot()), **{**MOK, "mok_password": password})
+    plan = planned(facts(boot()), **{**MOK, "mok_given": password})
     assert found(plan, finding).subject == "nvidia_driver_mok_password"
     assert "driver.mok" not in ids(plan)
 
@@ -103,7 +107,9 @@ def test_prebuilt_signed_takes_only_what_the_distribution_signs() -> None:
 
 @pytest.mark.parametrize("desired", [{"branch": 570}, {"state": "absent"}, {"branch": 570, "secure_boot": "prebuilt_signed"}])
 def test_our_request_is_taken_back_when_it_is_not_wanted(desired: dict[str, Any]) -> None:
-    host = facts(with_driver(), boot(OURS, requested=(OURS,)), {"state_files": {"driver": {"mok": recorded()["state_files"]["driver"]["mok"]}}})
+    host = facts(
+        with_driver(), boot(OURS, requested=(OURS,)), {"state_files": {"driver": {"mok": recorded()["state_files"]["driver"]["mok"]}}}
+    )
     plan = planned(host, **desired)
     assert plan.details["mok"] == {"state": "absent", "fingerprint": OURS}
 

@@ -16,7 +16,8 @@ from . import kernel
 from .settings import VM_DIR, Settings, VmError, need
 
 sys.path.insert(0, str(VM_DIR.parent / "lab"))
-from labtool.image import apt_sources, recipe as lab_recipe  # noqa: E402
+from labtool.image import apt_sources
+from labtool.image import recipe as lab_recipe
 
 DISK = 8 * 1024**3
 ESP_START, ESP_SIZE = 1024**2, 64 * 1024**2
@@ -66,7 +67,7 @@ def _packages(name: str) -> list[str]:
     return section["include"].split() + section["extra"].split()
 
 
-def _run(*command: str | Path, timeout: float = 300, **more: str) -> None:
+def _run(*command: str | Path, timeout: float = 300) -> None:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise VmError(f"{command[0]} failed ({done.returncode}):\n{(done.stdout + done.stderr)[-3000:]}")
@@ -111,4 +112,5 @@ def _disk(root: Path, disk: Path, work: Path) -> None:
     _run("mcopy", "-i", esp, work / "grub.cfg", "::EFI/debian/grub.cfg")
     _run("dd", f"if={esp}", f"of={disk}", "bs=1M", f"seek={ESP_START // 1024**2}", "conv=notrunc", "status=none")
     blocks = (DISK - ROOT_START - 1024**2) // 4096
-    _run("/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-L", "root", "-d", root, "-E", f"offset={ROOT_START}", disk, str(blocks))
+    filled = ["-b", "4096", "-L", "root", "-d", root, "-E", f"offset={ROOT_START}"]
+    _run("/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", *filled, disk, str(blocks))

@@ -64,9 +64,8 @@ class Machine:
         self._overlay(base / "disk.qcow2", "qcow2", "disk.qcow2")
         if firmware == "secure":
             # qcow2, since a snapshot needs the firmware's variables too.
-            subprocess.run(
-                ["qemu-img", "convert", "-O", "qcow2", str(OVMF / "OVMF_VARS_4M.ms.fd"), str(self.folder / "vars.qcow2")], check=True, timeout=60
-            )
+            variables = [str(OVMF / "OVMF_VARS_4M.ms.fd"), str(self.folder / "vars.qcow2")]
+            subprocess.run(["qemu-img", "convert", "-O", "qcow2", *variables], check=True, timeout=60)
         spec = {"image": image_name, "base": str(base), "firmware": firmware, "memory": memory, "port": _free_port()}
         (self.folder / "spec.json").write_text(json.dumps(spec))
 
