@@ -1,4 +1,7 @@
-"""Machines for the tests of this tier: made once a session, and put back to a snapshot for each test that asks for one."""
+"""Machines for the tests of this tier: made once a session, and put back to a snapshot for each test that asks for one.
+
+VM_KEEP=1 leaves them for the next session, which then saves their first boot.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from vmtool.machine import Machine  # noqa: E402
 from vmtool.settings import Settings, load  # noqa: E402
 
 FRESH = "fresh"
+KEEP = bool(os.environ.get("VM_KEEP"))
+PLAY = ROOT / ".venv/bin/ansible-playbook"
 
 
 @pytest.fixture(scope="session")
@@ -35,18 +40,20 @@ def machines(settings: Settings) -> Iterator[Callable[..., Machine]]:
 
     def get(image: str, firmware: str) -> Machine:
         name = f"test-{image}-{firmware}"
-        if name not in made:
-            Machine(settings, name).down()
-            made[name] = cli.up(settings, name, image, firmware, 1024)
-            made[name].snapshot(FRESH)
-            inventory.write(settings)
+        machine = Machine(settings, name)
+        if name in made or (KEEP and machine.pid):
+            machine.restore(FRESH)
+            machine.wait()
         else:
-            made[name].restore(FRESH)
-            made[name].wait()
-        return made[name]
+            machine.down()
+            cli.up(settings, name, image, firmware, 1024)
+            machine.snapshot(FRESH)
+            inventory.write(settings)
+        made[name] = machine
+        return machine
 
     yield get
-    for machine in made.values():
+    for machine in () if KEEP else made.values():
         machine.down()
     inventory.write(settings)
 
@@ -60,7 +67,7 @@ def play(settings: Settings, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         outcome.unlink(missing_ok=True)
         given = {"machine": machine.name, "outcome": str(outcome), **variables}
         command = [
-            "ansible-playbook",
+            str(PLAY),
             "-i",
             str(settings.state / "inventory.yml"),
             str(VM_DIR / playbook),
