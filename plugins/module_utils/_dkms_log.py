@@ -13,7 +13,7 @@ import os
 import re
 
 _TAIL = 1 << 18
-_ERROR = re.compile(r"(?:\berror:|\bError \d|^make.*\*\*\*|ERROR|No such file).*")
+_ERROR = re.compile(r"\berror:|\bError \d|^make.*\*\*\*.*(?:No rule|Error)")
 _MAX_LINES = 4
 
 

@@ -31,6 +31,7 @@ def tier() -> list[Result]:
         run("mypy-plugins", ["mypy", str(COLLECTION / "plugins"), "--config-file", str(ROOT / "pyproject.toml")], cwd=collections),
         run("mypy-tests", ["mypy", "labtool", "--config-file", str(ROOT / "pyproject.toml")], cwd=ROOT / "tests/lab"),
         run("mypy-runner", ["mypy", "runner", "--config-file", str(ROOT / "pyproject.toml")], cwd=ROOT / "tests"),
+        run("mypy-vm", ["mypy", "vmtool", "--config-file", str(ROOT / "pyproject.toml")], cwd=ROOT / "tests/vm", env=environment(MYPYPATH="../lab")),
         run("vermin", ["vermin", "-q", "--no-tips", "--eval-annotations", "-t=3.9-", "--violations", *_modules()]),
         run("yamllint", ["yamllint", "--strict", "."]),
         run("shellcheck", ["shellcheck", "-x", *shell_scripts()]),

@@ -10,6 +10,7 @@ from pathlib import Path
 from ansible_collections.gpufleet.inference.plugins.module_utils._dkms_log import failed_builds
 
 LOG = """# command: make modules
+#define NV_DMA_FENCE_SET_ERROR_PRESENT
   CC [M]  nvidia/nv-pci.o
 nvidia/nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'
 make[3]: *** [scripts/Makefile.build:203: nvidia/nv-pci.o] Error 1
@@ -23,6 +24,7 @@ def test_failed_build_is_named_with_the_compilers_words(tmp_path: Path) -> None:
     said = failed_builds(str(tmp_path))
     assert said.startswith("nvidia-current-open/550.163.01: added, not built")
     assert "pci_resize_resource" in said
+    assert "#define" not in said
 
 
 def test_nothing_built_says_nothing(tmp_path: Path) -> None:

@@ -112,5 +112,5 @@ def _disk(root: Path, disk: Path, work: Path) -> None:
     _run("mcopy", "-i", esp, work / "grub.cfg", "::EFI/debian/grub.cfg")
     _run("dd", f"if={esp}", f"of={disk}", "bs=1M", f"seek={ESP_START // 1024**2}", "conv=notrunc", "status=none")
     blocks = (DISK - ROOT_START - 1024**2) // 4096
-    filled = ["-b", "4096", "-L", "root", "-d", root, "-E", f"offset={ROOT_START}"]
+    filled: list[str | Path] = ["-b", "4096", "-L", "root", "-d", root, "-E", f"offset={ROOT_START}"]
     _run("/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", *filled, disk, str(blocks))
