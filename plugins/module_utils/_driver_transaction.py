@@ -63,7 +63,7 @@ def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool
     record = ground.read()
     ours = {*record["packages"], *(record.get("pending") or {})}
     if not check:
-        heal(apt, ours)
+        heal(apt, ours, getattr(request, "unwanted", ()))
     resolved = _resolved(apt, request, check, ground)
     known = apt.installed()
     before = {name: version for name, (version, _status) in known.items() if request.is_member(name)}
@@ -126,15 +126,18 @@ def change_holds(apt: Apt, add: t.Sequence[str], lift: t.Sequence[str], check: b
     return changed
 
 
-def heal(apt: Apt, ours: set[str]) -> None:
-    """Finish what an interrupted run left, if it is ours; what still fails then shows in the transaction itself."""
+def heal(apt: Apt, ours: set[str], unwanted: t.Sequence[str] = ()) -> None:
+    """Finish what an interrupted run left, if it is ours; what still fails then shows in the transaction itself.
+
+    What goes anyway is not finished first: a module that does not build would be built once more, for minutes.
+    """
     if read_text(POLICY) == _POLICY_TEXT:
         remove(POLICY)
     broken = sorted(name for name, (_version, status) in apt.installed().items() if status != "installed")
     foreign = [name for name in broken if name not in ours]
     if foreign:
         raise PackageError("foreign_broken", f"packages of others are not fully configured: {', '.join(foreign)}")
-    if broken:
+    if set(broken) - set(unwanted):
         with services_left_alone():
             apt.configure()
 

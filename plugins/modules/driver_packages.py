@@ -50,6 +50,11 @@ options:
     type: list
     elements: str
     default: []
+  unwanted:
+    description: Packages that leave in the same transaction where they are installed, such as kernel modules of the other kind.
+    type: list
+    elements: str
+    default: []
   branch:
     description: Driver branch; without O(version) its newest version that the repository offers for all of the set.
     type: int
@@ -175,6 +180,7 @@ def main() -> None:
             "members": {"type": "list", "elements": "str", "default": []},
             "not_members": {"type": "list", "elements": "str", "default": []},
             "optional": {"type": "list", "elements": "str", "default": []},
+            "unwanted": {"type": "list", "elements": "str", "default": []},
             "branch": {"type": "int"},
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "choices": ["nvidia", "distribution"], "default": "nvidia"},
@@ -245,6 +251,7 @@ def _request(options: dict) -> Request:
         from_url=options["from_url"],
         downgrade=options["allow_downgrade"],
         optional=tuple(options["optional"]),
+        unwanted=tuple(options["unwanted"]),
     )
 
 

@@ -56,6 +56,7 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
         "members": list(packages.members),
         "not_members": list(packages.not_members),
         "optional": [f"linux-headers-{release}" for release in headers_wanted(settings, target, host)],
+        "unwanted": [name for name in target.others if name in host.packages],
         "branch": target.branch,
         "version": target.version,
         "source": target.source,
