@@ -95,7 +95,9 @@ def _state(reader: Reader) -> str:
     content = reader.data(f"{efi}/efivars/SecureBoot-{_GLOBAL}", "host.secure_boot.state", 16)
     if not content:
         return "unknown"
-    return "enabled" if content[-1] == 1 else "disabled"
+    # `mokutil --disable-validation`: shim checks nothing, and the kernel takes that as Secure Boot off.
+    waived = reader.data(f"{efi}/efivars/MokSBStateRT-{_SHIM}", limit=16) or b"\0"
+    return "enabled" if content[-1] == 1 and waived[-1] != 1 else "disabled"
 
 
 def _enrolled(reader: Reader) -> t.Optional[list[str]]:

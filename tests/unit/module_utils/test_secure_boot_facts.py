@@ -59,6 +59,13 @@ def test_malformed_list_ends_the_reading(broken: bytes) -> None:
     assert _secure_boot.certificates(listed(VENDOR) + broken) == [mark(VENDOR)]
 
 
+def test_validation_that_shim_waives_is_no_secure_boot(host: Any) -> None:
+    host.write(EFIVARS + "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", ATTRIBUTES + b"\1")
+    assert _secure_boot.read_secure_boot(host.reader())["state"] == "enabled"
+    host.write(f"{EFIVARS}MokSBStateRT{SHIM}", ATTRIBUTES + b"\1")
+    assert _secure_boot.read_secure_boot(host.reader())["state"] == "disabled"
+
+
 def test_number_of_keys_is_bounded() -> None:
     assert len(_secure_boot.certificates(listed(*[OURS] * 1000))) == 256
 
