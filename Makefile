@@ -26,12 +26,24 @@ sanity: setup ## ansible-test sanity, linters, types, docs
 	@tests/run sanity
 
 .PHONY: test
-test: system setup ## every tier that CI runs
-	@tests/run unit sanity build molecule
+test: system vm-system setup ## every tier that CI runs
+	@tests/run unit sanity build molecule vm-ci
 
 .PHONY: full
 full: system setup ## all of `test` and what takes long
 	@tests/run unit sanity build molecule full
+
+.PHONY: vm-system
+vm-system: ## packages of this machine that test machines need (qemu, firmware; root)
+	@tests/setup/system vm
+
+.PHONY: vm
+vm: system vm-system setup ## machines with a real kernel and Secure Boot (20 minutes and more)
+	@tests/run vm
+
+.PHONY: dkms
+dkms: system setup ## real DKMS builds of Debian's driver (6 to 8 minutes each)
+	@tests/run dkms
 
 .PHONY: bench
 bench: setup ## measured figures, one JSON line each
@@ -43,5 +55,6 @@ demo: system setup ## the stack on a simulated fleet, and its report
 
 .PHONY: clean
 clean: ## remove the lab (hosts, network, images) and build products; .venv stays
+	@[ ! -d .build/vm ] || tests/vm/vm down
 	@for lab in .lab/*/; do [ ! -d "$$lab" ] || LAB_NAME=$$(basename "$$lab") tests/lab/lab clean; done
 	@rm -rf .build .ansible .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz

@@ -38,6 +38,8 @@ class Request(t.NamedTuple):
     """Come along where something offers them (kernel headers); neither held nor recorded."""
     offered: tuple[str, ...] = ()
     """Come along where something offers them in the driver's version; part of the set then."""
+    unwanted: tuple[str, ...] = ()
+    """Leave in the same transaction where they are installed: modules of the other kind."""
 
     def is_member(self, name: str) -> bool:
         return name in self.names or (_matches(name, self.members) and not _matches(name, self.not_members))
@@ -93,14 +95,17 @@ def resolve(request: Request, source: Source, installed: t.Mapping[str, tuple[st
     if unknown:
         raise PackageError("not_available", f"no repository of this host offers {', '.join(unknown)}")
     version = pick_version(request, offers)
-    present = [name for name in installed if request.is_member(name)]
+    present = [name for name in installed if request.is_member(name) and name not in request.unwanted]
     named = _named(request, dict.fromkeys([*request.names, *present]), {**offers, **source.versions(present)}, version)
     obsolete = _obsolete(request, present, named, installed)
     named = {**_successors(request, source, obsolete, version), **named}
     offered = [name for name in request.offered if name not in named]
     named.update({name: exact for name, exact in _named(request, offered, source.versions(offered), version).items() if exact})
     _add_dependencies(request, source, named, version)
-    others = [*sorted(source.versions(request.optional)), *(f"{name}-" for name in obsolete)]
+    others = [
+        *sorted(source.versions(request.optional)),
+        *(f"{name}-" for name in dict.fromkeys((*obsolete, *request.unwanted)) if name in installed),
+    ]
     for _round in range(_ROUNDS):
         specs = [f"{name}={exact}" if exact else name for name, exact in sorted(named.items())] + others
         outcome = source.simulate(specs, request.downgrade)

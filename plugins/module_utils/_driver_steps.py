@@ -44,15 +44,18 @@ class Holder(t.Protocol):
     def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None: ...
 
 
-def heal(apt: Healer, ours: set[str]) -> None:
-    """Finish what an interrupted run left, if it is ours; what still fails then shows in the transaction itself."""
+def heal(apt: Healer, ours: set[str], unwanted: t.Sequence[str] = ()) -> None:
+    """Finish what an interrupted run left, if it is ours; what still fails then shows in the transaction itself.
+
+    What goes anyway is not finished first: a module that does not build would be built once more, for minutes.
+    """
     if read_text(POLICY) == _POLICY_TEXT:
         remove(POLICY)
     broken = sorted(name for name, (_version, status) in apt.installed().items() if status != "installed")
     foreign = [name for name in broken if name not in ours]
     if foreign:
         raise PackageError("foreign_broken", f"packages of others are not fully configured: {', '.join(foreign)}")
-    if broken:
+    if set(broken) - set(unwanted):
         with services_left_alone():
             apt.configure()
 

@@ -63,7 +63,7 @@ def change_packages(
     record = ground.read()
     ours = {*record["packages"], *(record.get("pending") or {})}
     if not check:
-        heal(apt, ours)
+        heal(apt, ours, getattr(request, "unwanted", ()))
     resolved = _resolved(apt, request, check, ground)
     known = apt.installed()
     before = {name: version for name, (version, _status) in known.items() if request.is_member(name)}

@@ -57,6 +57,11 @@ options:
     type: list
     elements: str
     default: []
+  unwanted:
+    description: Packages that leave in the same transaction where they are installed, such as kernel modules of the other kind.
+    type: list
+    elements: str
+    default: []
   branch:
     description: Driver branch; without O(version) its newest version that the repository offers for all of the set.
     type: int
@@ -166,6 +171,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ..module_utils._dkms_log import failed_builds
 from ..module_utils._driver_record import read_record, update_record
 from ..module_utils._driver_repository import configure_and, remove_repository, repository_of
 from ..module_utils._driver_resolve import Request
@@ -191,6 +197,7 @@ def main() -> None:
             "offered": {"type": "list", "elements": "str", "default": []},
             "optional": {"type": "list", "elements": "str", "default": []},
             "rollback": {"type": "str", "choices": list(POLICIES), "default": "best_effort"},
+            "unwanted": {"type": "list", "elements": "str", "default": []},
             "branch": {"type": "int"},
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "choices": ["nvidia", "distribution"], "default": "nvidia"},
@@ -205,7 +212,9 @@ def main() -> None:
             raise PackageError("failed", "packages are changed by root only; run the task with become: true")
         done = _run(module)
     except HostError as exc:
-        module.fail_json(**failure("driver", exc))
+        builds = failed_builds() if getattr(exc, "reason", "") == "dpkg_failed" else ""
+        answer = failure("driver", exc)
+        module.fail_json(**{**answer, "msg": f"{answer['msg']}{'; DKMS: ' if builds else ''}{builds}"})
     module.exit_json(
         changed=done.changed,
         version=done.version,
@@ -268,6 +277,7 @@ def _request(options: dict) -> Request:
         downgrade=options["allow_downgrade"],
         optional=tuple(options["optional"]),
         offered=tuple(options["offered"]),
+        unwanted=tuple(options["unwanted"]),
     )
 
 

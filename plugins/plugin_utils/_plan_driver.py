@@ -26,6 +26,7 @@ from ._plan_driver_reboot import reasons, reboot_part
 from ._plan_driver_rollback import as_present, rollback_part, rollback_target, way_back
 from ._plan_driver_reload import gentler, keeps_modules, reload_part, reloads
 from ._plan_driver_running import running_part
+from ._plan_driver_secure_boot import secure_boot_part, waits, withdraw
 from ._plan_driver_target import Target, choose
 
 MANAGERS = ("apt", "dnf")
@@ -41,6 +42,9 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     host = HostDriver(facts)
     if settings.state == "absent":
         plan_absent(result, settings, host, context)
+        key = Part()
+        withdraw(key, host)
+        _add(result, key)
         return result
     back = settings.state == "rolled_back"
     target, findings = (rollback_target if back else choose)(settings, host, matrix, context)
@@ -90,22 +94,34 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
     new = bool(packages.changes or files.changes)
     reboot = reboot_part(settings, host, context, because, work, new, *keeps_modules(settings, host, because))
     reboots = bool(because) and bool(reboot.details["reboot"]["now"])
-    guard = _guard(settings, target, host, moving, bool(running.details.get("load")))
+    guard = _guard(settings, target, host, moving)
+    boot = secure_boot_part(settings, target, host, moving, bool(running.details.get("load")) or cured)
+    if waits(boot):
+        # Nothing else is done before the kernel would take the modules; what stands in the way of it is said at once.
+        result.details.pop("stack", None)
+        _add(result, boot)
+        result.findings.extend([*packages.findings, *guard.findings])
+        result.decision = "converge" if result.changes else "nothing"
+        return
     kernels = compiler_part(host) if moving and not target.signed_modules else Part()
     ahead = next_boot_part(host, future, reboots) if settings.install_kernel_modules and not new and host.version else Part()
-    for part in (packages, files, reload, running, fabric, reboot, guard, kernels, ahead):
-        result.changes.extend(part.changes)
-        result.findings.extend(part.findings)
-        result.details.update(part.details)
+    for part in (packages, files, reload, running, fabric, reboot, guard, boot, kernels, ahead):
+        _add(result, part)
     result.decision = _decision(result, bool(because), cured)
     result.predicted = predict(settings, target, host, result.details, reboots or cured)
+
+
+def _add(result: Plan, part: Part) -> None:
+    result.changes.extend(part.changes)
+    result.findings.extend(part.findings)
+    result.details.update(part.details)
 
 
 def _decision(result: Plan, reboot: bool, reload: bool) -> Decision:
     return "reboot" if reboot else "reload" if reload else "converge" if result.changes else "nothing"
 
 
-def _guard(settings: Settings, target: Target, host: HostDriver, moving: bool, loads: bool) -> Part:
+def _guard(settings: Settings, target: Target, host: HostDriver, moving: bool) -> Part:
     """What must be true of the host before its driver is touched."""
     part = Part()
     if not host.gpus:
@@ -125,17 +141,6 @@ def _guard(settings: Settings, target: Target, host: HostDriver, moving: bool, l
             found="state hung",
             needed="a driver that answers, or none loaded",
             fix="Reboot the host first; see playbook gpufleet.inference.doctor.",
-        )
-    signed = target.signed_modules or host.secure_boot.get("state") != "enabled" or host.secure_boot.get("mok_enrolled") is True
-    if settings.install_kernel_modules and (moving or loads) and not host.loaded_version and not signed:
-        part.find(
-            "secure_boot",
-            "block",
-            "Secure Boot is on and no machine owner key is enrolled, so the kernel would refuse the driver's modules.",
-            found="Secure Boot enabled, MOK not enrolled",
-            needed="an enrolled key that signs the modules, or Secure Boot off",
-            fix="Enrol a key (mokutil --import, confirmed on the console at the next boot), use modules that the distribution signs, "
-            "or switch Secure Boot off.",
         )
     missing = headers_wanted(settings, target, host) if moving and not host.module_version else []
     if missing:

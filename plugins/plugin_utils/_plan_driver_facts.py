@@ -90,6 +90,7 @@ class HostDriver:
         self.rolled_back: dict[str, t.Any] = _dict(record.get("rolled_back"))
         cuda = _dict(_dict(facts.get("state_files")).get("cuda"))
         self.cuda_recorded = bool(cuda.get("packages") or cuda.get("pending") or cuda.get("repository"))
+        self.record_mok: dict[str, t.Any] = _dict(record.get("mok"))
         self.recorded = bool(record)
         self.reboot_required = _dict(_dict(facts.get("state_files")).get("reboot_required"))
         self.files: dict[str, str | None] = _dict(_dict(facts.get("state_files")).get("files"))

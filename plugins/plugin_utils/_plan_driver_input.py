@@ -18,6 +18,7 @@ from ._contracts import Finding, bad_variable
 from ._plan_driver_values import (
     boolean,
     branch,
+    certificate,
     fingerprint,
     imex,
     one_of,
@@ -35,6 +36,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "source": ("auto", "nvidia", "distribution"),
     "kernel_modules": ("auto", "open", "proprietary"),
     "reboot": ("never", "if_needed", "delegate"),
+    "secure_boot": ("refuse", "prebuilt_signed", "mok"),
+    "mok_given": ("", "usable", "unusable"),
     "fabric_manager": ("auto", "present", "absent"),
     "module_stream": ("keep", "switch"),
     "rollback": ("best_effort", "required", "none"),
@@ -53,6 +56,8 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "repository_key_url": (url, A_URL),
     "repository_key": (openpgp_key, "an ASCII-armoured OpenPGP public key, or empty"),
     "repository_key_fingerprint": (fingerprint, "the 40 hexadecimal digits of the key's fingerprint, or empty"),
+    "mok_certificate": (certificate, "a PEM X.509 certificate, or empty"),
+    "mok_private_key": (boolean, TRUE_FALSE),
     "persistenced": (boolean, TRUE_FALSE),
     "live_reload": (boolean, TRUE_FALSE),
     "live_reload_units": (units, "a list of systemd units (vllm.service)"),
@@ -96,6 +101,12 @@ class Settings:
     allow_downgrade: bool = False
     reboot: str = "never"
     reboot_timeout: int = 900
+    secure_boot: str = "refuse"
+    mok_given: str = ""
+    """Not the password: whether there is one, and one that MokManager can be given (usable, unusable)."""
+    mok_certificate: str = ""
+    mok_private_key: bool = False
+    """Whether one is given; the key itself stays with the task that writes it."""
     package_timeout: int = 1800
     package_lock_timeout: int = 120
     rollback: str = "best_effort"
@@ -134,6 +145,9 @@ def _contradictions(settings: Settings) -> list[Finding]:
     if not settings.install_kernel_modules and settings.module_parameters:
         expected = "empty where nvidia_driver_install_kernel_modules is false: without a kernel module there is nothing to parametrise"
         found.append(bad_input("module_parameters", settings.module_parameters, expected, "{}"))
+    if settings.mok_private_key != bool(settings.mok_certificate):
+        missing = "mok_certificate" if settings.mok_private_key else "mok_private_key"
+        found.append(bad_input(missing, "", "given together with its other half, or both empty"))
     return found
 
 

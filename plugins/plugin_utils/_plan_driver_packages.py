@@ -63,6 +63,7 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
         "not_members": list(packages.not_members),
         "offered": [name for name in packages.offered if settings.install_kernel_modules or name != "nvidia-persistenced"],
         "optional": [HEADERS[target.os.package_manager or "apt"].format(release) for release in headers_wanted(settings, target, host)],
+        "unwanted": [name for name in target.others if name in host.packages],
         "branch": target.branch,
         "version": target.version,
         "source": target.source,

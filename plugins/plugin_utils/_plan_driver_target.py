@@ -40,6 +40,8 @@ class Target:
     names: tuple[str, ...]
     packages: DriverPackages
     os: OsSupport
+    others: tuple[str, ...] = ()
+    """Packages of the other kind of kernel modules: not every distribution has them conflict, and both build."""
     signed_modules: bool = False
     """Modules that the distribution built and signed: no DKMS, no key to enrol."""
 
@@ -75,8 +77,10 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     if not wanted:
         return None, [*findings, only_with_modules(packages)]
     names = tuple(dict.fromkeys([*wanted, *settings.packages_extra]))
+    other = matrix.driver_packages(os, branch, "open" if kind == "proprietary" else "proprietary", _needs(settings, host), source)
+    others = tuple(name for name in other.install if name not in names and KERNEL_PACKAGE.search(name))
     signed = bool((matrix.rows.get(packages.rule) or {}).get("signed_modules"))
-    return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os, signed), findings
+    return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os, others, signed), findings
 
 
 def _with_lock(settings: Settings, lock: t.Mapping[str, t.Any]) -> Settings:

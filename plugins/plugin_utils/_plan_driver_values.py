@@ -47,6 +47,11 @@ def fingerprint(value: t.Any) -> str | None:
     return text if text == "" or (text and re.fullmatch(r"(0X)?([0-9A-F]{40}|[0-9A-F]{64})", text)) else None
 
 
+def certificate(value: t.Any) -> str | None:
+    found = isinstance(value, str) and re.search(r"-----BEGIN CERTIFICATE-----\s+MI[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----", value)
+    return value if value == "" or found else None
+
+
 def positive(value: t.Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 

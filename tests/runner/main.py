@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import time
 
-from . import build, full, molecule, sanity, unit
+from . import build, full, molecule, sanity, unit, vm
 from .step import ROOT, Count, Result, out
 
-TIERS = {"unit": unit.tier, "sanity": sanity.tier, "build": build.tier, "molecule": molecule.tier, "full": full.tier}
+TIERS = {
+    "unit": unit.tier,
+    "sanity": sanity.tier,
+    "build": build.tier,
+    "molecule": molecule.tier,
+    "full": full.tier,
+    "vm": vm.tier,
+    "vm-ci": vm.small,
+    "dkms": vm.dkms,
+}
 
 
 def _summary(tier: str, results: list[Result]) -> Count:

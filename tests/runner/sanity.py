@@ -22,6 +22,9 @@ def shell_scripts() -> list[str]:
     return found
 
 
+CONFIG = str(ROOT / "pyproject.toml")
+
+
 def tier() -> list[Result]:
     tree = copy()
     collections = tree.parents[2]
@@ -31,6 +34,7 @@ def tier() -> list[Result]:
         run("mypy-plugins", ["mypy", str(COLLECTION / "plugins"), "--config-file", str(ROOT / "pyproject.toml")], cwd=collections),
         run("mypy-tests", ["mypy", "labtool", "--config-file", str(ROOT / "pyproject.toml")], cwd=ROOT / "tests/lab"),
         run("mypy-runner", ["mypy", "runner", "--config-file", str(ROOT / "pyproject.toml")], cwd=ROOT / "tests"),
+        run("mypy-vm", ["mypy", "vmtool", "--config-file", CONFIG], cwd=ROOT / "tests/vm", env=environment(MYPYPATH="../lab")),
         run("vermin", ["vermin", "-q", "--no-tips", "--eval-annotations", "-t=3.9-", "--violations", *_modules()]),
         run("yamllint", ["yamllint", "--strict", "."]),
         run("shellcheck", ["shellcheck", "-x", *shell_scripts()]),
