@@ -51,6 +51,8 @@ class Ground(t.NamedTuple):
     resolve: t.Callable[..., Resolved]
     read: t.Callable[[], dict[str, t.Any]]
     update: t.Callable[[t.Mapping[str, t.Any]], bool]
+    make_room: t.Callable[[], t.Any] = lambda: None
+    """Called once all is on the host and before anything moves: what the packages would mix with goes then."""
 
 
 def driver_ground() -> Ground:
@@ -77,6 +79,7 @@ def change_packages(apt: Apt, request: Ask, source: str, hold: bool, check: bool
         came_along = {name for name in resolved.install if name not in resolved.packages and name not in known}
         dependencies = sorted({*record.get("dependencies", ()), *came_along})
         ground.update({"pending": resolved.packages, "dependencies": dependencies, "rebooted_for": None})
+        ground.make_room()
         with services_left_alone():
             apt.install(resolved.specs, request.downgrade)
         _verify(apt, resolved)

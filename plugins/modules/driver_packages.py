@@ -100,6 +100,10 @@ options:
     description: Seconds that the download or the transaction may take. DKMS builds take minutes.
     type: int
     default: 1800
+  remove_runfile:
+    description: Remove the driver of a .run file (C(nvidia-uninstall)) once all packages are on the host, right before they are installed.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - gpufleet.inference._attributes
 attributes:
@@ -158,7 +162,8 @@ from ansible.module_utils.urls import open_url
 from ..module_utils._apt import Apt, PackageError
 from ..module_utils._driver_repository import Repository, fetch_key, remove_repository
 from ..module_utils._driver_resolve import Request
-from ..module_utils._driver_transaction import Done, change_holds, change_packages, remove_packages
+from ..module_utils._driver_runfile import uninstall
+from ..module_utils._driver_transaction import Done, Ground, change_holds, change_packages, driver_ground, remove_packages
 from ..module_utils._errors import HostError
 
 APT = "/usr/bin/apt-get"
@@ -186,6 +191,7 @@ def main() -> None:
             "repository_key": {"type": "str", "default": "", "no_log": False},
             "repository_key_url": {"type": "str", "default": "", "no_log": False},
             "transaction_timeout": {"type": "int", "default": 1800},
+            "remove_runfile": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -215,7 +221,7 @@ def _run(module: AnsibleModule) -> Done:
         return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"]))
     if options["repository_url"]:
         return _with_repository(apt, options)
-    return change_packages(apt, _request(options), options["source"], options["hold"], check)
+    return change_packages(apt, _request(options), options["source"], options["hold"], check, _ground(options))
 
 
 def _with_repository(apt: Apt, options: dict) -> Done:
@@ -223,13 +229,17 @@ def _with_repository(apt: Apt, options: dict) -> Done:
     repository = Repository(options["repository_url"], key)
     configured = repository.configure(apt)
     try:
-        done = change_packages(apt, _request(options), options["source"], options["hold"], False)
+        done = change_packages(apt, _request(options), options["source"], options["hold"], False, _ground(options))
     except PackageError as exc:
         # Resolvable or nothing changes; once packages began to move, they need their repository.
         if exc.reason not in UNFINISHED:
             repository.restore()
         raise
     return done._replace(changed=done.changed or configured)
+
+
+def _ground(options: dict) -> Ground:
+    return driver_ground()._replace(make_room=uninstall) if options["remove_runfile"] else driver_ground()
 
 
 def _request(options: dict) -> Request:

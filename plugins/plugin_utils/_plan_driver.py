@@ -9,6 +9,7 @@ initramfs), running (load, daemons), reboot (evidence, policy), absent, predict.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ._contracts import Context, Decision, Finding, Plan
@@ -21,6 +22,7 @@ from ._plan_driver_packages import headers_wanted, package_part
 from ._plan_driver_part import Part
 from ._plan_driver_predict import predict
 from ._plan_driver_reboot import reasons, reboot_part
+from ._plan_driver_runfile import runfile_part, without_fabric_manager
 from ._plan_driver_running import running_part
 from ._plan_driver_target import Target, choose
 
@@ -40,10 +42,10 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     result.findings.extend(findings)
     if target is None:
         return result
-    if target.os.package_manager != "apt":
+    if target.os.package_manager != "apt" and target.source != "runfile":
         result.findings.append(_package_manager(target))
         return result
-    _plan_present(result, settings, target, host, context)
+    _plan_present(result, settings, target, host, matrix, context)
     return result
 
 
@@ -62,16 +64,18 @@ def _package_manager(target: Target) -> Finding:
     )
 
 
-def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context) -> None:
-    packages = package_part(settings, target, host)
-    moving = any(change.id == "driver.packages" for change in packages.changes)
+def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, matrix: Matrix, context: Context) -> None:
+    runfile = target.source == "runfile"
+    packages = runfile_part(settings, target, host, matrix) if runfile else package_part(settings, target, host)
+    moving = any(change.id in ("driver.packages", "driver.runfile") for change in packages.changes)
     if moving:
         # What stays as it is was not asked for by this run: the gate then warns about it and does not block.
         result.details["stack"] = {"driver": target.stack()}
     files = module_part(settings, host, target.source)
     future = (target.version or target.expected) if moving else host.module_version or host.library_version or ""
     because = reasons(settings, host, future, target.kernel_modules if moving else host.kernel_modules)
-    running = running_part(settings, host, moving, bool(because))
+    runs = dataclasses.replace(settings, fabric_manager="absent") if without_fabric_manager(target, host) else settings
+    running = running_part(runs, host, moving or "runfile" in packages.details, bool(because))
     work = bool(packages.changes or files.changes or running.changes)
     reboot = reboot_part(settings, host, context, because, work, bool(packages.changes or files.changes))
     guard = _guard(settings, target, host, moving, bool(running.details.get("load")))
@@ -121,7 +125,7 @@ def _guard(settings: Settings, target: Target, host: HostDriver, moving: bool, l
             fix="Enrol a key (mokutil --import, confirmed on the console at the next boot), use modules that the distribution signs, "
             "or switch Secure Boot off.",
         )
-    missing = headers_wanted(settings, target, host) if moving and not host.module_version else []
+    missing = headers_wanted(settings, target, host) if moving and not host.module_version and target.source != "runfile" else []
     if missing:
         part.find(
             "headers_missing",

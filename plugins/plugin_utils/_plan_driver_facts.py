@@ -74,6 +74,8 @@ class HostDriver:
         self.record_holds: set[str] = set(record.get("holds") or [])
         self.record_source: str | None = record.get("source")
         self.record_pending: dict[str, str] = _dict(record.get("pending"))
+        self.record_runfile: dict[str, str] = _dict(record.get("runfile"))
+        self.record_runfile_pending: dict[str, str] = _dict(record.get("runfile_pending"))
         self.record_initramfs: dict[str, str] = _dict(record.get("initramfs"))
         self.rebooted_for: dict[str, str] = _dict(record.get("rebooted_for"))
         self.recorded = bool(record)

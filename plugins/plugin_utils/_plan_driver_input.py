@@ -14,12 +14,26 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ..module_utils._driver_runfile import TMPDIR
 from ._contracts import Finding, bad_variable
-from ._plan_driver_values import boolean, branch, one_of, openpgp_key, packages, parameters, positive, url, version
+from ._plan_driver_values import (
+    boolean,
+    branch,
+    folder,
+    long_options,
+    one_of,
+    openpgp_key,
+    packages,
+    parameters,
+    positive,
+    sha256,
+    url,
+    version,
+)
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "absent"),
-    "source": ("auto", "nvidia", "distribution"),
+    "source": ("auto", "nvidia", "distribution", "runfile"),
     "kernel_modules": ("auto", "open", "proprietary"),
     "reboot": ("never", "if_needed", "delegate"),
     "fabric_manager": ("auto", "present", "absent"),
@@ -44,6 +58,13 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "allow_downgrade": (boolean, TRUE_FALSE),
     "reboot_timeout": (positive, SECONDS),
     "package_timeout": (positive, SECONDS),
+    "convert": (boolean, TRUE_FALSE),
+    "runfile_url": (url, A_URL),
+    "runfile_sha256": (sha256, "64 hexadecimal digits, or empty"),
+    "runfile_unverified": (boolean, TRUE_FALSE),
+    "runfile_options": (long_options, "a list of the installer's long options (--no-drm, --concurrency-level=8)"),
+    "runfile_tmpdir": (folder, "the absolute path of a folder"),
+    "runfile_timeout": (positive, SECONDS),
 }
 """Setting → how it is read (None: it cannot be) and what is expected, in words."""
 
@@ -72,6 +93,13 @@ class Settings:
     reboot_timeout: int = 900
     package_timeout: int = 1800
     fabric_manager: str = "auto"
+    convert: bool = False
+    runfile_url: str = ""
+    runfile_sha256: str = ""
+    runfile_unverified: bool = False
+    runfile_options: tuple[str, ...] = ()
+    runfile_tmpdir: str = TMPDIR
+    runfile_timeout: int = 3600
 
 
 def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
