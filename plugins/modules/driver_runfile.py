@@ -56,7 +56,7 @@ options:
     choices: [open, proprietary, none]
     default: open
   persistenced_unit:
-    description: Write a unit for the persistence daemon, of which a .run file has a sample only. One that is there already is left as it is.
+    description: Write a unit for the persistence daemon, of which a .run file has a sample only. One that is there is left as it is.
     type: bool
     default: false
   timeout:
