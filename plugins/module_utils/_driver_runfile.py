@@ -33,6 +33,7 @@ UNINSTALL_LOG = "/var/log/nvidia-uninstall.log"
 UNIT = "gpufleet-driver-runfile.service"
 REMOVAL_UNIT = "gpufleet-driver-runfile-removal.service"
 REMOVAL_TIMEOUT = 900
+LOADED = "/proc/driver/nvidia/version"
 TOOLS = ("cc", "ld", "make", "dkms")
 PERSISTENCED = "/etc/systemd/system/nvidia-persistenced.service"
 PERSISTENCED_TEXT = """\
@@ -67,7 +68,7 @@ def missing_tools() -> list[str]:
 def install(path: str, entry: t.Mapping[str, str], arguments: t.Sequence[str], tmpdir: str, timeout: int) -> None:
     """Run the installer, or wait for the one that an earlier run started, and record what is there then (`entry`)."""
     version = entry["version"]
-    before = installed_version()
+    before, loaded = installed_version(), os.path.exists(LOADED)
     pending = read_record().get("runfile_pending") or {}
     outcome = wait(UNIT, timeout) if has_result(UNIT) else None
     if outcome is None or pending.get("version") != version:
@@ -76,6 +77,7 @@ def install(path: str, entry: t.Mapping[str, str], arguments: t.Sequence[str], t
     if not outcome.success or now != version:
         if now == before and now != version:  # it stopped before it touched anything
             update_record({"runfile_pending": None})
+            _load_again(loaded)
         raise _failed(outcome, before, now)
     update_record({"runfile": dict(entry), "source": "runfile", "runfile_pending": None, "rebooted_for": None})
 
@@ -120,11 +122,17 @@ def _start(path: str, entry: t.Mapping[str, str], arguments: t.Sequence[str], tm
 
 def _failed(outcome: Outcome, before: t.Optional[str], now: t.Optional[str]) -> RunfileError:
     if now == before:
-        state = f"driver {now} is installed as before" if now else "no driver of a .run file is installed, as before"
+        state = f"driver {now} is installed as before" if now else "no driver of a .run file is installed"
     else:
         state = f"driver {now} is half installed" if now else f"driver {before} is gone"
         state += ", and the next run begins anew"
     return RunfileError("installer_failed", f"the installer ended with {outcome}; {state}. {LOG}: {last_words(outcome.output, LOG)}")
+
+
+def _load_again(loaded: bool) -> None:
+    """The installer unloads idle modules before it builds; where the build failed, the driver before it goes on as it was."""
+    for name in ("nvidia", "nvidia-uvm") if loaded and not os.path.exists(LOADED) else ():
+        run(["modprobe", name], timeout=120)
 
 
 def _remove_persistenced(recorded: t.Optional[str]) -> None:

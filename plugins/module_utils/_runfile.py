@@ -59,12 +59,16 @@ def discard(path: str) -> None:
 
 def last_words(output: str, log: str, lines: int = 5) -> str:
     """What an installer said in the end, and the errors of its log."""
-    said = [line.strip() for line in output.splitlines() if line.strip()][-lines:]
+    said = [_line(line) for line in output.splitlines() if line.strip()][-lines:]
     with contextlib.suppress(OSError), open(log, encoding="utf-8", errors="replace") as source:
-        logged = [line.strip() for line in source if line.strip()]
+        logged = [_line(line) for line in source if line.strip() and not line.startswith("    ")]  # those are its command line
         errors = [line for line in logged if "ERROR" in line.upper()][-3:]
         said += [line for line in errors or logged[-3:] if line not in said]
     return " / ".join(said)
+
+
+def _line(text: str) -> str:
+    return text.strip().removeprefix("-> ")
 
 
 def _fetch(opener: Open, url: str, part: str, space: int, note: Note) -> None:

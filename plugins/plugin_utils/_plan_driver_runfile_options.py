@@ -36,8 +36,9 @@ def uses(settings: Settings, target: Target, host: HostDriver) -> list[str]:
     found += ["dkms", target.kernel_modules]
     if host.loaded_version:
         found.append("loaded")
-    if host.nouveau_active:
-        found.append("nouveau")
+    if host.nouveau_active or settings.module_parameters:
+        # The installer's own test load comes before the role writes them.
+        found.append("no_load")
     return found
 
 
@@ -47,8 +48,9 @@ def arguments(part: Part, settings: Settings, target: Target, host: HostDriver, 
     known = [row for row in rows if offers(row, target.version, host.arch)]
     wanted = uses(settings, target, host)
     given = [row["option"].format(log=LOG, tmpdir=settings.runfile_tmpdir) for row in known if row["use"] in wanted]
-    for use in ("open", "no_modules", "loaded", "nouveau"):
-        if use in wanted and not any(row["use"] == use for row in known):
+    needed = {*wanted} & {"open", "no_modules", "loaded", *(["no_load"] if host.nouveau_active else [])}
+    for use in sorted(needed):
+        if not any(row["use"] == use for row in known):
             _lacking(part, use, target, [row for row in rows if row["use"] == use])
     _extra(part, settings.runfile_options, target, host, rows)
     return [*given, *settings.runfile_options]
@@ -62,7 +64,7 @@ _LACKING: dict[str, tuple[str, str, str]] = {
         "it gives up where an nvidia module is in use, and one is loaded",
         "Boot once without the module (blacklist nvidia), or take a newer driver.",
     ),
-    "nouveau": (
+    "no_load": (
         "runfile_nouveau",
         "its test load of the new module fails while nouveau holds the GPUs",
         "Keep nouveau out and reboot first (echo 'blacklist nouveau' > /etc/modprobe.d/nouveau.conf, rebuild the initramfs), "
