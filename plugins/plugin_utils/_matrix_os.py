@@ -30,7 +30,8 @@ def os_support(matrix: Matrix, facts_os: t.Mapping[str, t.Any], arch: str) -> Os
     if arch not in (row.get("architectures") or {}):
         has = ", ".join(row.get("architectures") or {}) or "none"
         return _answer(row, row["name"], arch, f"NVIDIA's repository {row['repository']} has no packages for {arch} (only {has}).", None)
-    return _answer(row, row["name"], arch, "", None)
+    near = matrix.rows.get(row.get("nearest", ""))
+    return _answer(row, row["name"], arch, "", near["name"] if near else None)
 
 
 def _version_in(version: str, listed: t.Iterable[str]) -> bool:
@@ -51,6 +52,7 @@ def _answer(row: Row | None, name: str, arch: str, reason: str, nearest: str | N
         modularity=bool(facts.get("modularity")),
         nearest=nearest,
         source=facts.get("source", "matrix/os.yml"),
+        gate_only=facts.get("gate_only", ""),
     )
 
 
@@ -101,6 +103,7 @@ def _applies(row: Row, os: OsSupport, system: Row, branch: int, source: str) -> 
         and row.get("modularity", os.modularity) == os.modularity
         and ("system_ids" not in row or bool(set(row["system_ids"]) & set(system.get("ids", ()))))
         and ("branches" not in row or branch in row["branches"])
+        and (source != "distribution" or (system.get("distribution_driver") or {}).get("branch", branch) == branch)
     )
 
 

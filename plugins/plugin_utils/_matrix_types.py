@@ -41,6 +41,8 @@ class OsSupport:
     nearest: str | None
     """Nearest supported release, where this one is refused."""
     source: str = ""
+    gate_only: str = ""
+    """Why this collection judges the system but installs no driver on it; empty where it does."""
 
     @property
     def repository_path(self) -> str | None:

@@ -63,7 +63,7 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     """The target, or None with findings that say why there is none."""
     settings = _with_lock(settings, (context.lock or {}).get("driver") or {})
     os = matrix.os(host.os, host.arch)
-    if not os.supported:
+    if not os.supported or os.gate_only:
         return None, [os_unsupported(os, host, context)]
     source = _source(settings, host, os, matrix)
     branch, version, findings = _branch_and_version(settings, host, matrix, context, source)
