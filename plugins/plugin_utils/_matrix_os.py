@@ -39,7 +39,7 @@ def _nearest(same: t.Sequence[Row], version: str) -> Row | None:
     """The next newer release that is installed on, else the newest."""
     usable = sorted((row for row in same if not row.get("refused") and not row.get("gate_only")), key=lambda row: key(row["versions"][0]))
     newer = [row for row in usable if key(row["versions"][0]) > key(version)]
-    return (newer or usable[-1:] or [None])[0]
+    return newer[0] if newer else usable[-1] if usable else None
 
 
 def _version_in(version: str, listed: t.Iterable[str]) -> bool:

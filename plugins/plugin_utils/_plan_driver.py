@@ -15,6 +15,7 @@ import typing as t
 from ._contracts import Context, Decision, Finding, Plan
 from ._matrix_model import Matrix
 from ._plan_driver_absent import plan_absent
+from ._plan_driver_cuda import cuda_part
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings, parse
 from ._plan_driver_modules import module_part
@@ -79,7 +80,8 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
     work = bool(packages.changes or files.changes or running.changes)
     reboot = reboot_part(settings, host, context, because, work, bool(packages.changes or files.changes))
     guard = _guard(settings, target, host, moving, bool(running.details.get("load")))
-    for part in (packages, files, running, reboot, guard):
+    cuda = cuda_part(target, host, matrix) if moving else Part()
+    for part in (packages, files, running, reboot, guard, cuda):
         result.changes.extend(part.changes)
         result.findings.extend(part.findings)
         result.details.update(part.details)
