@@ -14,6 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..module_utils._package_sets import driver_version
 from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._matrix_types import DriverPackages, OsSupport
@@ -122,8 +123,10 @@ def _branch_and_version(
 ) -> tuple[int | None, str, list[Finding]]:
     version = settings.version
     branch = settings.branch or (branch_of(version) if version else None)
-    if branch is None and host.version:
-        branch = branch_of(host.version)
+    # A transaction that was cut off after the driver before it went is finished with the version that it began with.
+    known = host.version or driver_version(host.record_pending)
+    if branch is None and known:
+        branch = branch_of(known)
     if branch is None and source == "distribution":
         branch = _distribution_branch(host, matrix)
     if branch is None:
@@ -131,8 +134,8 @@ def _branch_and_version(
         if choice is None:
             return None, "", [no_choice(host)]
         branch = choice.branch
-    if not version and host.version and branch_of(host.version) == branch:
-        version = host.version
+    if not version and known and branch_of(known) == branch:
+        version = known
     return int(branch), version, []
 
 

@@ -201,6 +201,17 @@ def test_a_run_file_gives_way_to_packages_only_when_asked() -> None:
     assert not planned(facts(with_driver("570.133.20")), convert=True, source="nvidia", version="", runfile_sha256=None).changes
 
 
+def test_a_conversion_that_was_cut_off_goes_on_with_its_own_version() -> None:
+    """The .run file is gone, the packages are not there yet, and nobody asked for a version."""
+    pending = {"nvidia-driver-cuda": "570.133.20-1", "nvidia-kernel-open-dkms": "570.133.20-1"}
+    cut = facts({"state_files": {"driver": {"schema": 1, "packages": {}, "holds": [], "pending": pending}}})
+    for desired in ({}, {"branch": 570}):
+        plan = planned(cut, source="nvidia", version=None, runfile_sha256=None, convert=True, **desired)
+        assert plan.details["packages"]["version"] == "570.133.20"
+    other = planned(cut, source="nvidia", version=None, runfile_sha256=None, branch=580)
+    assert (other.details["packages"]["branch"], other.details["packages"]["version"]) == (580, "")
+
+
 def test_a_driver_of_unknown_origin_gives_way_to_nothing() -> None:
     host = facts(by_runfile("570.133.20", ours=False))
     host["driver"]["installed"]["origin"] = "unknown"
