@@ -10,14 +10,13 @@ recorded, and is what removal takes away. An interrupted installation leaves the
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
 import typing as t
 
 from ._cuda_record import read_record, update_record
-from ._errors import HostError
+from ._runfile import RunfileError, discard, last_words
 from ._subprocess import run
 
 ARGUMENTS = ("--silent", "--toolkit")
@@ -39,41 +38,8 @@ LINKS = ("/usr/local/cuda",)
 """Of the alternatives system, not of one toolkit."""
 LOG = "/var/log/cuda-installer.log"
 _FOLDER = re.compile(r"/usr/local/cuda-\d+\.\d+$")
-_CHUNK = 1 << 20
-_SPACE = 3
+SPACE = 3
 """Times the file's size that must be free below /usr/local: the toolkit unpacked, and the installer's own copy."""
-
-
-class RunfileError(HostError):
-    """Why a runfile was not installed; `reason` is a stable word."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-
-def fetch(source: t.BinaryIO, size: t.Optional[int], path: str, sha256: str) -> None:
-    """Copy to `path`, and keep it only if the checksum is right."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    free = shutil.disk_usage(os.path.dirname(path)).free
-    if size and free < size * _SPACE:
-        raise RunfileError("disk_full", f"{free >> 20} MiB are free, the runfile of {size >> 20} MiB needs {_SPACE} times its size")
-    digest = hashlib.sha256()
-    try:
-        with open(path, "wb") as target:
-            for chunk in iter(lambda: source.read(_CHUNK), b""):
-                digest.update(chunk)
-                target.write(chunk)
-        if digest.hexdigest() != sha256.lower():
-            raise RunfileError("checksum", f"the runfile has SHA-256 {digest.hexdigest()}, expected {sha256.lower()}; it was not run")
-    except BaseException:
-        discard(path)
-        raise
-
-
-def discard(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def install(path: str, version: str, folder: str, sha256: str, timeout: float) -> None:
@@ -90,7 +56,7 @@ def install(path: str, version: str, folder: str, sha256: str, timeout: float) -
         _take_away(_new_since(before, folder))
         update_record({"runfile_pending": None})
         why = f"rc {result.rc}" if result.state == "ok" else result.state
-        words = _last_words(result.out + result.err)
+        words = last_words(result.out + result.err, LOG)
         raise RunfileError("installer_failed", f"the runfile ended with {why}; what it wrote was removed. {words}")
     paths = _new_since(before, folder)
     runfiles = {**(read_record().get("runfiles") or {}), version: {"sha256": sha256.lower(), "paths": paths}}
@@ -143,10 +109,3 @@ def _take_away(paths: t.Iterable[str]) -> None:
         if _FOLDER.match(parent):
             with contextlib.suppress(OSError):
                 os.rmdir(parent)  # when the last is gone
-
-
-def _last_words(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    with contextlib.suppress(OSError), open(LOG, encoding="utf-8", errors="replace") as log:
-        lines += [line.strip() for line in log if "ERROR" in line.upper()][-3:]
-    return " / ".join(lines[-5:])

@@ -15,6 +15,8 @@ from ._reader import Reader
 from ._subprocess import run
 
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+_RUNFILE_BACKUP = "/var/lib/nvidia/log"
+"""What the installer put where, headed by the version in brackets; for root only. Its other log may be of an attempt that failed."""
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
 _MODULE_NAMES = ("nvidia", "nvidia-current")
 _MODINFO_TIMEOUT = 5.0
@@ -73,6 +75,9 @@ def _module(reader: Reader, kernel: t.Optional[str] = None) -> dict[str, str]:
 
 
 def _runfile_version(reader: Reader) -> t.Optional[str]:
+    listed = re.match(r".*\((\d{3,}\.\d+(?:\.\d+)?)\)", reader.text(reader.fs(_RUNFILE_BACKUP), "driver.installed.version") or "")
+    if listed:
+        return listed.group(1)
     log = reader.text(reader.fs(_RUNFILE_LOG), "driver.installed.version", limit=65536) or ""
     found = re.search(r"(?:installing|Driver).*?\b(\d{3,}\.\d+(?:\.\d+)?)\b|version:?\s+(\d{3,}\.\d+(?:\.\d+)?)", log)
     return (found.group(1) or found.group(2)) if found else None

@@ -46,6 +46,8 @@ class Ground(t.NamedTuple):
     update: t.Callable[[t.Mapping[str, t.Any]], bool]
     returns: bool = False
     """Whether there is a way back: package files are kept, and automatic upgrades kept away."""
+    make_room: t.Callable[[], t.Any] = lambda: None
+    """Called once all is on the host and before anything moves: what the packages would mix with goes then."""
 
 
 def driver_ground() -> Ground:
@@ -108,6 +110,7 @@ def _transact(
     apt: PackageManager, request: Ask, resolved: Resolved, record: t.Mapping[str, t.Any], begun: t.Mapping[str, t.Any], ground: Ground
 ) -> None:
     ground.update(begun)
+    ground.make_room()
     try:
         with services_left_alone():
             apt.install(resolved.specs, request.downgrade)

@@ -11,8 +11,8 @@ version_added: 0.1.0
 short_description: Install a CUDA toolkit from NVIDIA's runfile, or remove it without a trace
 author: gpufleet contributors (@gpufleet)
 description:
-  - Fetches the runfile on the host, compares its checksum, and only then runs it, with C(--silent --toolkit) and nothing else, so that
-    no driver comes along.
+  - Fetches the runfile on the host (an interrupted download is resumed), compares its checksum, and only then runs it, with
+    C(--silent --toolkit) and nothing else, so that no driver comes along.
   - Notes in C(/var/lib/gpufleet/cuda.json) what the installer put where. V(absent) removes exactly this. If the installer fails, what it
     wrote is removed at once; if it is interrupted, the next run begins anew.
   - A folder C(/usr/local/cuda-X.Y) that is there already and not ours is never touched.
@@ -81,9 +81,10 @@ from ansible.module_utils.urls import open_url
 
 from ..module_utils._cuda_environment import remember_link
 from ..module_utils._cuda_record import read_record
-from ..module_utils._cuda_runfile import RunfileError, discard, fetch, install, uninstall
+from ..module_utils._cuda_runfile import SPACE, install, uninstall
 from ..module_utils._errors import HostError
 from ..module_utils._paths import VAR_DIR
+from ..module_utils._runfile import RunfileError, discard, fetch
 from ..module_utils._subprocess import run
 
 
@@ -132,7 +133,7 @@ def _present(module: AnsibleModule) -> bool:
         return False
     if not module.check_mode:
         path = f"{VAR_DIR}/runfiles/{os.path.basename(options['url'])}"
-        _fetch(options["url"], path, options["sha256"])
+        fetch(open_url, options["url"], path, options["sha256"], SPACE, module.log)
         remember_link()
         try:
             install(path, options["version"], folder, options["sha256"], options["timeout"])
@@ -141,15 +142,6 @@ def _present(module: AnsibleModule) -> bool:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.dirname(path))
     return True
-
-
-def _fetch(url: str, path: str, sha256: str) -> None:
-    try:
-        answer = open_url(url, timeout=60)
-    except Exception as exc:  # urllib, ssl and socket each have their own
-        raise RunfileError("unreachable", f"the runfile cannot be fetched from {url}: {exc}") from exc
-    size = answer.headers.get("Content-Length") if getattr(answer, "headers", None) else None
-    fetch(answer, int(size) if size else None, path, sha256)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,10 @@ options:
     type: str
     choices: [best_effort, required, none]
     default: best_effort
+  remove_runfile:
+    description: Remove the driver of a .run file (C(nvidia-uninstall)) once all packages are on the host, right before they are installed.
+    type: bool
+    default: false
   module_stream:
     description:
       - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of the
@@ -176,8 +180,9 @@ from ..module_utils._driver_record import read_record, update_record
 from ..module_utils._driver_repository import configure_and, remove_repository, repository_of
 from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_rollback import POLICIES, roll_back
+from ..module_utils._driver_runfile import uninstall
 from ..module_utils._driver_steps import Done
-from ..module_utils._driver_transaction import change_holds, change_packages, remove_packages
+from ..module_utils._driver_transaction import Ground, change_holds, change_packages, driver_ground, remove_packages
 from ..module_utils._errors import HostError
 from ..module_utils._package_answers import PackageError
 from ..module_utils._package_failure import UNFINISHED, failure
@@ -204,6 +209,7 @@ def main() -> None:
             "hold_add": {"type": "list", "elements": "str", "default": []},
             "hold_remove": {"type": "list", "elements": "str", "default": []},
             "module_stream": {"type": "str", "default": ""},
+            "remove_runfile": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -243,7 +249,7 @@ def _run(module: AnsibleModule) -> Done:
         return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"] or "the newest that fits"))
 
     def change() -> Done:
-        return change_packages(apt, _request(options), options["source"], options["hold"], check, rollback=options["rollback"])
+        return change_packages(apt, _request(options), options["source"], options["hold"], check, _ground(options), options["rollback"])
 
     with _stream_recorded("" if check else options["module_stream"]):
         if not options["repository_url"]:
@@ -263,6 +269,10 @@ def _stream_recorded(stream: str) -> t.Iterator[None]:
         if stream and exc.reason not in UNFINISHED:
             update_record({"module_stream": before})
         raise
+
+
+def _ground(options: dict) -> Ground:
+    return driver_ground()._replace(make_room=uninstall) if options["remove_runfile"] else driver_ground()
 
 
 def _request(options: dict) -> Request:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ._matrix_types import DriverPackages, OsSupport, Row
+from ._versions import key
 
 if t.TYPE_CHECKING:
     from ._matrix_model import Matrix
@@ -22,7 +23,7 @@ def os_support(matrix: Matrix, facts_os: t.Mapping[str, t.Any], arch: str) -> Os
     same = [row for row in matrix.section("systems") if ident in row["ids"]]
     row = next((row for row in same if _version_in(version, row["versions"])), None)
     if row is None:
-        near = next((row for row in same if not row.get("refused")), None)
+        near = _nearest(same, version) or next((matrix.rows.get(row.get("nearest", "")) for row in same), None)
         return _answer(None, name, arch, f"The matrix has no row for {name}.", near["name"] if near else None)
     if row.get("refused"):
         near = matrix.rows.get(row.get("nearest", ""))
@@ -30,7 +31,15 @@ def os_support(matrix: Matrix, facts_os: t.Mapping[str, t.Any], arch: str) -> Os
     if arch not in (row.get("architectures") or {}):
         has = ", ".join(row.get("architectures") or {}) or "none"
         return _answer(row, row["name"], arch, f"NVIDIA's repository {row['repository']} has no packages for {arch} (only {has}).", None)
-    return _answer(row, row["name"], arch, "", None)
+    near = matrix.rows.get(row.get("nearest", ""))
+    return _answer(row, row["name"], arch, "", near["name"] if near else None)
+
+
+def _nearest(same: t.Sequence[Row], version: str) -> Row | None:
+    """The next newer release that is installed on, else the newest."""
+    usable = sorted((row for row in same if not row.get("refused") and not row.get("gate_only")), key=lambda row: key(row["versions"][0]))
+    newer = [row for row in usable if key(row["versions"][0]) > key(version)]
+    return newer[0] if newer else usable[-1] if usable else None
 
 
 def _version_in(version: str, listed: t.Iterable[str]) -> bool:
@@ -53,6 +62,7 @@ def _answer(row: Row | None, name: str, arch: str, reason: str, nearest: str | N
         source=facts.get("source", "matrix/os.yml"),
         repository_key_file=(facts.get("repository_key") or {}).get("file", ""),
         repository_key_fingerprint=(facts.get("repository_key") or {}).get("fingerprint", ""),
+        gate_only=facts.get("gate_only", ""),
     )
 
 
@@ -104,6 +114,7 @@ def _applies(row: Row, os: OsSupport, system: Row, branch: int, source: str) -> 
         and row.get("modularity", os.modularity) == os.modularity
         and ("system_ids" not in row or bool(set(row["system_ids"]) & set(system.get("ids", ()))))
         and ("branches" not in row or branch in row["branches"])
+        and (source != "distribution" or (system.get("distribution_driver") or {}).get("branch", branch) == branch)
     )
 
 

@@ -84,7 +84,7 @@ def _advisories(case: Case) -> t.Iterator[Finding]:
 
 
 def _packages(case: Case) -> t.Iterator[Finding]:
-    if not case.driver_asked or not case.os.supported:
+    if not case.driver_asked or not case.os.supported or case.driver_source == "runfile":
         return
     best = None if case.kernel_modules else case.best_driver()
     modules = case.kernel_modules or (best.kernel_modules if best else "open")

@@ -45,6 +45,8 @@ class OsSupport:
     """Name of the key in NVIDIA's repository; empty: 3bf863cc.pub, as on most systems."""
     repository_key_fingerprint: str = ""
     """Of the key that NVIDIA signs the repository with; empty: not known."""
+    gate_only: str = ""
+    """Why this collection judges the system but installs no driver on it; empty where it does."""
 
     @property
     def repository_path(self) -> str | None:

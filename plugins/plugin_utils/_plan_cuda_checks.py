@@ -20,9 +20,9 @@ from ._versions import major_of, minor_of, newest
 
 def check_os(part: Part, os: OsSupport, host: HostCuda) -> None:
     """Packages need a repository of NVIDIA's for the system, and a package manager that module cuda_packages knows."""
-    if os.supported and os.package_manager in ("apt", "dnf"):
+    if os.supported and os.package_manager in ("apt", "dnf") and not os.gate_only:
         return
-    why = os.reason or f"packages are installed with apt or dnf, and {os.name} has {os.package_manager or 'none'}"
+    why = os.reason or os.gate_only or f"packages are installed with apt or dnf, and {os.name} has {os.package_manager or 'none'}"
     part.find(
         "os_unsupported",
         "block",

@@ -9,11 +9,13 @@ initramfs), running (load, daemons), reboot (evidence, policy), absent, predict.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ._contracts import Context, Decision, Finding, Plan
 from ._matrix_model import Matrix
 from ._plan_driver_absent import plan_absent
+from ._plan_driver_cuda import cuda_part
 from ._plan_driver_fabric import fabric_part
 from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings, parse
@@ -23,8 +25,9 @@ from ._plan_driver_packages import headers_wanted, package_part
 from ._plan_driver_part import Part
 from ._plan_driver_predict import predict
 from ._plan_driver_reboot import reasons, reboot_part
-from ._plan_driver_rollback import as_present, rollback_part, rollback_target, way_back
 from ._plan_driver_reload import gentler, keeps_modules, reload_part, reloads
+from ._plan_driver_rollback import as_present, rollback_part, rollback_target, way_back
+from ._plan_driver_runfile import runfile_part, without_fabric_manager
 from ._plan_driver_running import running_part
 from ._plan_driver_secure_boot import secure_boot_part, waits, withdraw
 from ._plan_driver_target import Target, choose
@@ -51,13 +54,17 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     result.findings.extend(findings)
     if target is None:
         return result
-    if target.os.package_manager not in MANAGERS:
+    if target.os.package_manager not in MANAGERS and target.source != "runfile":
         result.findings.append(_package_manager(target))
         return result
-    packages = rollback_part(settings, target, host) if back else package_part(settings, target, host)
-    if not back:
+    if back:
+        settings, packages = as_present(settings), rollback_part(settings, target, host)
+    elif target.source == "runfile":
+        packages = runfile_part(settings, target, host, matrix)
+    else:
+        packages = package_part(settings, target, host)
         way_back(packages, settings, target, host)
-    _plan_present(result, as_present(settings) if back else settings, target, host, context, packages)
+    _plan_present(result, settings, target, host, matrix, context, packages)
     return result
 
 
@@ -76,9 +83,11 @@ def _package_manager(target: Target) -> Finding:
     )
 
 
-def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDriver, context: Context, packages: Part) -> None:
-    moving = any(change.id == "driver.packages" for change in packages.changes)
-    back = moving and packages.details["packages"].get("state") == "rolled_back"
+def _plan_present(
+    result: Plan, settings: Settings, target: Target, host: HostDriver, matrix: Matrix, context: Context, packages: Part
+) -> None:
+    moving = any(change.id in ("driver.packages", "driver.runfile") for change in packages.changes)
+    back = moving and packages.details.get("packages", {}).get("state") == "rolled_back"
     # A broken driver or fabric is this role's work. What stays as it is was not asked for: the gate warns of it and does not block.
     result.details["stack"] = {"component": "driver", **({"driver": target.stack()} if moving and not back else {})}
     files = module_part(settings, host, target.source)
@@ -88,8 +97,10 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
     cured = reloads(reload)
     if cured:
         because, packages.changes = [], gentler(packages.changes)
-    running = running_part(settings, host, moving, bool(because))
-    fabric = fabric_part(settings, host, moving, bool(because))
+    runs = dataclasses.replace(settings, fabric_manager="absent") if without_fabric_manager(target, host) else settings
+    brings = moving or "runfile" in packages.details
+    running = running_part(runs, host, brings, bool(because))
+    fabric = fabric_part(runs, host, brings, bool(because))
     work = bool(packages.changes or files.changes or running.changes or fabric.changes)
     new = bool(packages.changes or files.changes)
     reboot = reboot_part(settings, host, context, because, work, new, *keeps_modules(settings, host, because))
@@ -103,9 +114,10 @@ def _plan_present(result: Plan, settings: Settings, target: Target, host: HostDr
         result.findings.extend([*packages.findings, *guard.findings])
         result.decision = "converge" if result.changes else "nothing"
         return
+    cuda = cuda_part(target, host, matrix) if moving else Part()
     kernels = compiler_part(host) if moving and not target.signed_modules else Part()
     ahead = next_boot_part(host, future, reboots) if settings.install_kernel_modules and not new and host.version else Part()
-    for part in (packages, files, reload, running, fabric, reboot, guard, boot, kernels, ahead):
+    for part in (packages, files, reload, running, fabric, reboot, guard, boot, cuda, kernels, ahead):
         _add(result, part)
     result.decision = _decision(result, bool(because), cured)
     result.predicted = predict(settings, target, host, result.details, reboots or cured)
@@ -142,7 +154,7 @@ def _guard(settings: Settings, target: Target, host: HostDriver, moving: bool) -
             needed="a driver that answers, or none loaded",
             fix="Reboot the host first; see playbook gpufleet.inference.doctor.",
         )
-    missing = headers_wanted(settings, target, host) if moving and not host.module_version else []
+    missing = headers_wanted(settings, target, host) if moving and not host.module_version and target.source != "runfile" else []
     if missing:
         part.find(
             "headers_missing",

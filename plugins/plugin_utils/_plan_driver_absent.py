@@ -21,8 +21,11 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
     ours = sorted(name for name in {*host.record_packages, *host.record_pending} if host.is_installed(name) or name in host.broken)
     packages = Part()
     if ours:
-        disruption: Disruption = "reboot" if host.loaded_version else "none"
-        packages.change("packages", ", ".join(ours), {"version": host.version}, None, f"remove driver {host.version}", disruption)
+        packages.change("packages", ", ".join(ours), {"version": host.version}, None, f"remove driver {host.version}", _class(host))
+    elif host.record_runfile or host.record_runfile_pending:
+        message = f"remove driver {host.version} of a .run file"
+        packages.change("runfile", "nvidia-uninstall", {"version": host.version}, None, message, _class(host))
+        packages.details["runfile"] = {"state": "absent"}
     elif host.version and not host.recorded:
         packages.find(
             "not_ours",
@@ -38,14 +41,15 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
         packages.change(
             "repository", str(host.repository_file), host.repository_url, None, f"remove package repository {host.repository_url}"
         )
-    if packages.changes or host.record_packages or host.record_holds or host.record_pending:
+    if host.repository_owned or ours or host.record_packages or host.record_holds or host.record_pending:
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
         packages.details["packages"] = {"state": "absent", "names": ours, "repository_remove": repository}
         if host.record_stream:
             packages.details["packages"]["module_stream"] = host.record_stream
     files = module_part(settings, host, "")
-    because = reasons(settings, host, "" if ours or not host.version else host.version, None)
+    gone = bool(ours) or "runfile" in packages.details
+    because = reasons(settings, host, "" if gone or not host.version else host.version, None)
     work = bool(packages.changes or files.changes)
     reboot = reboot_part(settings, host, context, because, work, work)
     for part in (packages, files, reboot):
@@ -53,5 +57,9 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
         plan.findings.extend(part.findings)
         plan.details.update(part.details)
     plan.decision = "reboot" if because else "converge" if plan.changes else "nothing"
-    if ours:
+    if gone:
         plan.predicted = {"driver": {"installed": None, "library": None}}
+
+
+def _class(host: HostDriver) -> Disruption:
+    return "reboot" if host.loaded_version else "none"

@@ -84,6 +84,8 @@ class HostDriver:
         self.record_source: str | None = record.get("source")
         self.record_stream: str | None = record.get("module_stream")
         self.record_pending: dict[str, str] = _dict(record.get("pending"))
+        self.record_runfile: dict[str, str] = _dict(record.get("runfile"))
+        self.record_runfile_pending: dict[str, str] = _dict(record.get("runfile_pending"))
         self.record_initramfs: dict[str, str] = _dict(record.get("initramfs"))
         self.rebooted_for: dict[str, str] = _dict(record.get("rebooted_for"))
         self.record_previous: dict[str, t.Any] = _dict(record.get("previous"))

@@ -14,18 +14,22 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ..module_utils._driver_runfile import TMPDIR
 from ._contracts import Finding, bad_variable
 from ._plan_driver_values import (
     boolean,
     branch,
     certificate,
     fingerprint,
+    folder,
     imex,
+    long_options,
     one_of,
     openpgp_key,
     packages,
     parameters,
     positive,
+    sha256,
     units,
     url,
     version,
@@ -33,7 +37,7 @@ from ._plan_driver_values import (
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "rolled_back", "absent"),
-    "source": ("auto", "nvidia", "distribution"),
+    "source": ("auto", "nvidia", "distribution", "runfile"),
     "kernel_modules": ("auto", "open", "proprietary"),
     "reboot": ("never", "if_needed", "delegate"),
     "secure_boot": ("refuse", "prebuilt_signed", "mok"),
@@ -70,6 +74,13 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "reboot_timeout": (positive, SECONDS),
     "package_timeout": (positive, SECONDS),
     "package_lock_timeout": (positive, SECONDS),
+    "convert": (boolean, TRUE_FALSE),
+    "runfile_url": (url, A_URL),
+    "runfile_sha256": (sha256, "64 hexadecimal digits, or empty"),
+    "runfile_unverified": (boolean, TRUE_FALSE),
+    "runfile_options": (long_options, "a list of the installer's long options (--no-drm, --concurrency-level=8)"),
+    "runfile_tmpdir": (folder, "the absolute path of a folder"),
+    "runfile_timeout": (positive, SECONDS),
 }
 """Setting → how it is read (None: it cannot be) and what is expected, in words."""
 
@@ -112,6 +123,13 @@ class Settings:
     rollback: str = "best_effort"
     fabric_manager: str = "auto"
     module_stream: str = "keep"
+    convert: bool = False
+    runfile_url: str = ""
+    runfile_sha256: str = ""
+    runfile_unverified: bool = False
+    runfile_options: tuple[str, ...] = ()
+    runfile_tmpdir: str = TMPDIR
+    runfile_timeout: int = 3600
 
 
 def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:

@@ -32,7 +32,7 @@ def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str,
         NOUVEAU_CONF: HEAD + "blacklist nouveau\noptions nouveau modeset=0\n" if nouveau else None,
         MODPROBE_CONF: _options(settings, source == "distribution" and host.os.get("id") == "debian") if present else None,
         # udev loads nvidia where the module has PCI aliases, but nobody loads nvidia-uvm before the first CUDA process.
-        MODULES_LOAD_CONF: HEAD + "nvidia\nnvidia-uvm\n" if present and host.gpus and source == "nvidia" else None,
+        MODULES_LOAD_CONF: HEAD + "nvidia\nnvidia-uvm\n" if present and host.gpus and source != "distribution" else None,
     }
 
 

@@ -46,7 +46,8 @@ def origin(part: Part, host: HostDriver) -> None:
         "packages over it would leave a mixture of both.",
         found=f"driver {host.version} without packages",
         needed="no driver, or one from packages",
-        fix="Run `nvidia-uninstall` on the host (with its GPUs idle), then this role again."
+        fix="Set nvidia_driver_convert: true to have it replaced once the packages are on the host, or run `nvidia-uninstall` there "
+        "(with its GPUs idle) and this role again."
         if runfile
         else "Remove it the way it was installed, then run this role again; or ask for the installed version.",
     )
@@ -73,8 +74,11 @@ def _key(version: str) -> tuple[int, ...]:
 
 
 def holds_of_others(part: Part, target: Target, host: HostDriver) -> None:
-    installed = {*host.packages, *host.package_set}
-    for name in sorted(name for name in installed if in_set(name, target) and host.is_held(name) and name not in host.record_holds):
+    foreign_holds(part, host, [name for name in {*host.packages, *host.package_set} if in_set(name, target)])
+
+
+def foreign_holds(part: Part, host: HostDriver, names: list[str]) -> None:
+    for name in sorted(name for name in names if host.is_held(name) and name not in host.record_holds):
         part.find(
             "foreign_hold",
             "block",

@@ -34,7 +34,8 @@ def package_part(settings: Settings, target: Target, host: HostDriver) -> Part:
     stream = ""
     if why:
         stream = stream_part(part, settings, target, host)
-        origin(part, host)
+        if not converts(settings, host):
+            origin(part, host)
         downgrade(part, settings, target, host)
         holds_of_others(part, target, host)
         part.change("packages", ", ".join(target.names), _before(host), _after(target), why, _disruption(target, host))
@@ -72,6 +73,7 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
         "from_url": repository_url(settings, target) if target.source == "nvidia" else "",
         **patience(settings),
         "rollback": settings.rollback,
+        "remove_runfile": converts(settings, host),
         **(repository or {}),
     }
 
@@ -79,6 +81,11 @@ def request(settings: Settings, target: Target, host: HostDriver, repository: di
 def patience(settings: Settings) -> dict[str, int]:
     """How long a transaction, and another package manager at work, may take."""
     return {"transaction_timeout": settings.package_timeout, "lock_timeout": settings.package_lock_timeout}
+
+
+def converts(settings: Settings, host: HostDriver) -> bool:
+    """Whether packages take the place of a .run file's driver, which is removed once they are downloaded."""
+    return settings.convert and (host.origin == "runfile" or bool(host.record_runfile))
 
 
 def headers_wanted(settings: Settings, target: Target, host: HostDriver) -> list[str]:
@@ -93,6 +100,8 @@ def _why(settings: Settings, target: Target, host: HostDriver) -> str:
     """Why a transaction is needed; empty if the host has what is asked for."""
     if not host.version:
         return f"install driver {target.version or 'branch ' + str(target.branch)} ({target.kernel_modules} modules) from {target.source}"
+    if host.origin == "runfile" and settings.convert:
+        return f"replace driver {host.version} of a .run file by packages, {target.version or 'branch ' + str(target.branch)}"
     if target.version != host.version:
         return f"change the driver from {host.version} to {target.version or 'the newest of branch ' + str(target.branch)}"
     if settings.install_kernel_modules and host.kernel_modules and host.kernel_modules != target.kernel_modules:

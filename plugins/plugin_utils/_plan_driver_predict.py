@@ -22,7 +22,7 @@ def predict(settings: Settings, target: Target, host: HostDriver, details: t.Map
     """Partial gpu_info document. A reboot that this run does not make itself changes nothing that runs."""
     files = {entry["path"]: entry["content"] and digest(entry["content"]) for entry in details.get("files") or []}
     predicted: dict[str, t.Any] = {"state_files": {"files": files}} if files else {}
-    packages = details.get("packages")
+    packages = details.get("packages") or details.get("runfile")
     if packages:
         predicted = merge(predicted, _packages(settings, target, host, packages))
     if (details.get("load") or reboots) and host.gpus:
@@ -37,8 +37,8 @@ def _packages(settings: Settings, target: Target, host: HostDriver, request: t.M
     driver: dict[str, t.Any] = {
         "installed": {
             "version": version,
-            "origin": "package",
-            "packages": {**host.packages, **named},
+            "origin": "runfile" if target.source == "runfile" else "package",
+            "packages": {**host.packages, **named} if target.source != "runfile" else {},
             "kernel_modules": target.kernel_modules if modules else host.kernel_modules,
             "module_version": version if modules else host.module_version,
             "dkms": host.dkms,

@@ -41,7 +41,8 @@ def os_unsupported(os: OsSupport, host: HostDriver, context: Context) -> Finding
         found=f"{os.name} on {host.arch}",
         needed="a system with driver packages that the matrix knows",
         nearest=os.nearest,
-        message=f"No driver can be installed on {os.name} ({host.arch}): {os.reason.rstrip('.') or 'the matrix has no row for it'}.",
+        message=f"No driver can be installed on {os.name} ({host.arch}): "
+        f"{(os.reason or os.gate_only).rstrip('.') or 'the matrix has no row for it'}.",
         fix="Use a supported system"
         + (f" ({os.nearest})" if os.nearest else "")
         + ", or install the driver by other means and leave this role out; gpu_stack_matrix_overlay can add a row.",

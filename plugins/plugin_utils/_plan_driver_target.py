@@ -14,11 +14,12 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..module_utils._package_sets import driver_version
 from ._contracts import Context, Finding
 from ._matrix_model import Matrix
 from ._matrix_types import DriverPackages, OsSupport
 from ._plan_driver_facts import HostDriver
-from ._plan_driver_input import CHOICES, Settings, branch_of
+from ._plan_driver_input import CHOICES, Settings, bad_input, branch_of
 from ._plan_driver_kind import kernel_modules
 from ._plan_driver_refusals import no_choice, no_packages, only_with_modules, os_unsupported
 
@@ -26,11 +27,16 @@ KERNEL_PACKAGE = re.compile(r"dkms$|-dkms-|kmod-|linux-(modules|objects)-nvidia|
 """Packages that are or bring kernel modules; nvidia-driver-cuda is none of them."""
 
 
+Source = t.Literal["nvidia", "distribution", "runfile"]
+NO_PACKAGES = DriverPackages(None, "", "nvidia", (), (), (), (), None, None, "apt-mark", "")
+"""A .run file brings none."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The driver a host should have."""
 
-    source: t.Literal["nvidia", "distribution"]
+    source: Source
     branch: int
     version: str
     """Exact, or empty: the newest of the branch that the repository has."""
@@ -60,7 +66,7 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     """The target, or None with findings that say why there is none."""
     settings = _with_lock(settings, (context.lock or {}).get("driver") or {})
     os = matrix.os(host.os, host.arch)
-    if not os.supported:
+    if not os.supported or os.gate_only:
         return None, [os_unsupported(os, host, context)]
     source = _source(settings, host, os, matrix)
     branch, version, findings = _branch_and_version(settings, host, matrix, context, source)
@@ -70,6 +76,9 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     findings.extend(contradictions)
     if kind is None:
         return None, findings
+    if source == "runfile":
+        target = _runfile(branch, version, kind, os, matrix)
+        return (target, findings) if isinstance(target, Target) else (None, [*findings, target])
     packages = matrix.driver_packages(os, branch, kind, _needs(settings, host), source)
     if packages.rule is None or not packages.install:
         return None, [*findings, no_packages(packages, os, branch, kind, source)]
@@ -81,6 +90,14 @@ def choose(settings: Settings, host: HostDriver, matrix: Matrix, context: Contex
     others = tuple(name for name in other.install if name not in names and KERNEL_PACKAGE.search(name))
     signed = bool((matrix.rows.get(packages.rule) or {}).get("signed_modules"))
     return Target(source, branch, version, version or _newest(matrix, branch, host), kind, names, packages, os, others, signed), findings
+
+
+def _runfile(branch: int, version: str, kind: t.Literal["open", "proprietary"], os: OsSupport, matrix: Matrix) -> Target | Finding:
+    """One .run file is one version: a branch alone does not name it."""
+    if version:
+        return Target("runfile", branch, version, version, kind, (), NO_PACKAGES, os)
+    newest = str((matrix.branch(branch) or {}).get("latest") or "")
+    return bad_input("version", "", "an exact version: a .run file is one version of the driver", newest or None)
 
 
 def _with_lock(settings: Settings, lock: t.Mapping[str, t.Any]) -> Settings:
@@ -95,11 +112,11 @@ def _with_lock(settings: Settings, lock: t.Mapping[str, t.Any]) -> Settings:
     return dataclasses.replace(settings, **values)
 
 
-def _source(settings: Settings, host: HostDriver, os: OsSupport, matrix: Matrix) -> t.Literal["nvidia", "distribution"]:
+def _source(settings: Settings, host: HostDriver, os: OsSupport, matrix: Matrix) -> Source:
     if settings.source != "auto":
-        return t.cast("t.Literal['nvidia', 'distribution']", settings.source)
-    if host.record_source in ("nvidia", "distribution"):
-        return t.cast("t.Literal['nvidia', 'distribution']", host.record_source)
+        return t.cast("Source", settings.source)
+    if host.record_source in CHOICES["source"][1:]:
+        return t.cast("Source", host.record_source)
     if host.version and not host.repository_url and host.origin == "package":
         return "distribution"
     return "nvidia" if os.repository else "distribution"
@@ -110,8 +127,10 @@ def _branch_and_version(
 ) -> tuple[int | None, str, list[Finding]]:
     version = settings.version
     branch = settings.branch or (branch_of(version) if version else None)
-    if branch is None and host.version:
-        branch = branch_of(host.version)
+    # A transaction that was cut off after the driver before it went is finished with the version that it began with.
+    known = host.version or driver_version(host.record_pending)
+    if branch is None and known:
+        branch = branch_of(known)
     if branch is None and source == "distribution":
         branch = _distribution_branch(host, matrix)
     if branch is None:
@@ -119,8 +138,8 @@ def _branch_and_version(
         if choice is None:
             return None, "", [no_choice(host)]
         branch = choice.branch
-    if not version and host.version and branch_of(host.version) == branch:
-        version = host.version
+    if not version and known and branch_of(known) == branch:
+        version = known
     return int(branch), version, []
 
 

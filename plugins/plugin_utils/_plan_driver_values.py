@@ -17,6 +17,9 @@ MODULE = re.compile(r"nvidia([_-][a-z]+)?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:;=+/-]+")
 UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]+")
+SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+FOLDER = re.compile(r"(/[\w.+-]+)+")
+OPTION = re.compile(r"--[a-z0-9][a-z0-9-]*(=[\w./:,+@-]+)?")
 URL = re.compile(r"(https?|file)://\S+")
 
 
@@ -71,6 +74,20 @@ def packages(value: t.Any) -> tuple[str, ...] | None:
     if not isinstance(value, (list, tuple)) or not all(is_text(name, PACKAGE) for name in value):
         return None
     return tuple(value)
+
+
+def sha256(value: t.Any) -> str | None:
+    return value.lower() if value == "" or is_text(value, SHA256) else None
+
+
+def folder(value: t.Any) -> str | None:
+    return value if is_text(value, FOLDER) else None
+
+
+def long_options(value: t.Any) -> tuple[str, ...] | None:
+    if not isinstance(value, (list, tuple)) or not all(is_text(option, OPTION) for option in value):
+        return None
+    return tuple(dict.fromkeys(value))
 
 
 def units(value: t.Any) -> tuple[str, ...] | None:

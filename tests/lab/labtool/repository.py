@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import cuda, deb, rpmrepo
+from . import cuda, deb, rpmrepo, runfile
 from .deb import Content, Package
 from .payload import ROLE_FILES, STANDIN, Payloads, literal
 from .settings import LAB_DIR, LabError, Settings
@@ -22,7 +22,7 @@ RELATIONS = ("depends", "recommends", "conflicts", "replaces", "provides")
 
 def _inputs() -> list[Path]:
     sources = [path for path in ROLE_FILES.rglob("*") if path.is_file() and path.suffix in {".c", ".h", ".sh", ""}]
-    tools = [LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py", "rpm.py", "rpmrepo.py")]
+    tools = [LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py", "rpm.py", "rpmrepo.py", "runfile.py")]
     return [DESCRIPTION, rpmrepo.DESCRIPTION, *tools, *sorted(sources), *sorted(STANDIN.iterdir())]
 
 
@@ -88,6 +88,7 @@ def _build(out: Path, cache: Path) -> None:
             deb.write_repository(folder, packages, repository["release"], sign)
             (folder / repository["key_file"]).resolve().write_bytes(armoured)
         rpmrepo.Build(description, payloads, sign, armoured).write(out)
+        runfile.write_drivers(out / "tesla", description["runfile_drivers"], payloads)
         cuda.write_runfiles(out / "compute/cuda", [toolkit for toolkit in description["cuda_toolkits"] if "runfile" in toolkit])
     finally:
         subprocess.run(["gpgconf", "--homedir", str(gnupg), "--kill", "all"], capture_output=True, timeout=30)

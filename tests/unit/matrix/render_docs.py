@@ -1,4 +1,4 @@
-"""Renders docs/findings.md and the tables of docs/matrix.md from the catalogue and the rows.
+"""Renders docs/findings.md, docs/driver_tables.md and the tables of docs/matrix.md from the catalogue, the rows and the driver's planner.
 
 Run from the root of the checkout after a change of either: .venv/bin/python tests/unit/matrix/render_docs.py
 """
@@ -119,13 +119,28 @@ def matrix_page() -> str:
     return text
 
 
+def driver_tables() -> str:
+    """The whole of docs/driver_tables.md."""
+    _, matrix = _collection()
+    spec = importlib.util.spec_from_file_location("render_driver", Path(__file__).with_name("render_driver.py"))
+    assert spec
+    assert spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return str(module.page(matrix, COMMAND, _table))
+
+
 def _table(head: tuple[str, ...], rows: t.Iterable[tuple[t.Any, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
 
 
 def main() -> int:
-    for path, text in ((ROOT / "docs/findings.md", findings()), (ROOT / "docs/matrix.md", matrix_page())):
+    for path, text in (
+        (ROOT / "docs/findings.md", findings()),
+        (ROOT / "docs/matrix.md", matrix_page()),
+        (ROOT / "docs/driver_tables.md", driver_tables()),
+    ):
         path.write_text(text, encoding="utf-8")
     return 0
 

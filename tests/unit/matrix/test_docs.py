@@ -11,6 +11,11 @@ def test_findings_page_is_current() -> None:
     assert text == render_docs.findings(), f"run {render_docs.COMMAND}"
 
 
+def test_driver_tables_are_current() -> None:
+    text = (ROOT / "docs/driver_tables.md").read_text(encoding="utf-8")
+    assert text == render_docs.driver_tables(), f"run {render_docs.COMMAND}"
+
+
 def test_tables_of_the_matrix_page_are_current() -> None:
     text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
     assert text == render_docs.matrix_page(), f"run {render_docs.COMMAND}"

@@ -42,6 +42,7 @@ COUNTS = {
     "model_launch": 3,
     "systems": 17,
     "driver_packages": 8,
+    "runfile_options": 30,
     "stacks": 6,
     "deny": 8,
     "rules": 65,

@@ -98,6 +98,15 @@ def test_runfile(host: Any) -> None:
     assert (installed["origin"], installed["version"], installed["packages"]) == ("runfile", "570.86.15", {})
 
 
+def test_what_the_runfile_installed_counts_and_not_the_log_of_a_later_attempt(host: Any) -> None:
+    host.write("usr/bin/nvidia-uninstall")
+    host.write("var/log/nvidia-installer.log", "installer version: 595.91.07\nERROR: Unable to build\n")
+    host.write(
+        "var/lib/nvidia/log", "1.0-5708615 (570.86.15)\nNVIDIA Accelerated Graphics Driver for Linux-x86_64\n1: /usr/bin/nvidia-smi\n"
+    )
+    assert _installed(host)["version"] == "570.86.15"
+
+
 def test_runfile_over_packages_is_a_runfile(host: Any) -> None:
     host.dpkg("libnvidia-ml1 550.163.01-2")
     host.write("usr/bin/nvidia-uninstall")

@@ -12,7 +12,7 @@ from driver_hosts import B200, V100, blocking, facts, found, planned, with_drive
 
 WRONG: list[tuple[str, Any, str, str | None]] = [
     ("state", "presnt", "one of present, rolled_back, absent", "present"),
-    ("source", "nvdia", "one of auto, nvidia, distribution", "nvidia"),
+    ("source", "nvdia", "one of auto, nvidia, distribution, runfile", "nvidia"),
     ("branch", "R580", "a driver branch: its number alone (580), or empty", "580"),
     ("branch", True, "a driver branch: its number alone (580), or empty", None),
     ("version", "580", "an exact driver version (580.159.04), or empty", "'' and nvidia_driver_branch: 580"),

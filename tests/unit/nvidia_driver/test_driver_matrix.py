@@ -116,3 +116,19 @@ def test_key_of_nvidias_repository_is_known_by_system(version: str, key: str) ->
     request = planned(facts({"host": {"os": {"id": "debian", "version_id": version}}}), branch=580).details["packages"]
     assert request["repository_key_url"].endswith(f"/{key}")
     assert request["repository_key_fingerprint"].endswith(key[:8].upper())
+
+
+def test_a_driver_under_which_a_toolkit_of_the_host_stops_working_is_refused() -> None:
+    toolkit = {"cuda": {"toolkits": [{"version": "13.0.2", "path": "/usr/local/cuda-13.0"}], "compat": []}}
+    runs = with_driver("580.178.04")
+    finding = next(f for f in planned(facts(runs, toolkit), branch=570, allow_downgrade=True).findings if f.id == "driver.breaks_cuda")
+    assert (finding.severity, finding.subject, finding.nearest) == ("block", "13.0.2", "580.65.06")
+    assert "under 580.178.04 they do" in finding.message
+    # Where they do not run now either, or a compat library carries them, it is no obstacle.
+    for host in (
+        facts(toolkit),
+        facts(runs, toolkit, {"cuda": {"compat": [{"version": "580.95.05", "path": "/usr/local/cuda-13.0/compat"}]}}),
+    ):
+        plan = planned(host, branch=570, allow_downgrade=True)
+        assert [f.severity for f in plan.findings if f.id == "driver.breaks_cuda"] == ["warn"]
+    assert not [f for f in planned(facts(runs, toolkit), branch=595).findings if f.id == "driver.breaks_cuda"]
