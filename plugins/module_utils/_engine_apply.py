@@ -18,7 +18,7 @@ import time
 import typing as t
 
 from ._container_info import ENGINES_RECORD
-from ._engines_host import docker_info, show_units
+from ._engines_host import docker_info, docker_socket, show_units
 from ._errors import HostError
 from ._files import read_text, write_text
 from ._paths import RUN_DIR, VAR_DIR
@@ -66,7 +66,7 @@ def apply(job: Job) -> Outcome:
     except (HostError, OSError) as exc:
         _put_back(job, saved)
         raise HostError(f"{exc}. The old configuration of {job.engine} is back in place") from exc
-    if job.action == "restart":
+    if job.action == "restart" and not job.user:
         _record(job)
     return Outcome([file["path"] for file in job.files], backups, job.action)
 
@@ -113,11 +113,12 @@ def _act(job: Job) -> None:
 def _answers(job: Job) -> bool:
     if _systemctl(job, "is-active", "--quiet", job.unit).rc != 0:
         return False
-    return job.engine != "docker" or bool(job.user) or docker_info() is not None
+    return job.engine != "docker" or docker_info(path=docker_socket(job.user)) is not None
 
 
 def _last_words(job: Job) -> str:
-    result = run(["journalctl", "-u", job.unit, "-n", "6", "-o", "cat", "--no-pager"], timeout=10)
+    whose = [f"_UID={pwd.getpwnam(job.user).pw_uid}"] if job.user else ["-u", job.unit]
+    result = run(["journalctl", *whose, "-n", "6", "-o", "cat", "--no-pager"], timeout=10)
     return f"; its last lines: {result.out.strip()[-800:]}" if result.out.strip() else ""
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import yaml
 
 KIND = "nvidia.com/gpu"
+CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 PATH = "/var/run/cdi/nvidia.yaml"
 """Where the toolkit's own refresh unit writes."""
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -98,12 +99,19 @@ def stale(spec: Spec, real: Reality) -> list[str]:
     why = []
     if spec.driver and real.driver and spec.driver != real.driver:
         why.append(f"it is of driver {spec.driver}, the host has {real.driver}")
+    why.extend(no_control_nodes(real))
     why.extend(_nodes(spec, real))
     gone = sorted(path for path in spec.files if path in real.paths and real.paths[path] is None)
     if gone:
         why.append(f"not on the host: {_some(gone)}")
     why.extend(_devices(spec, real))
     return why
+
+
+def no_control_nodes(real: Reality) -> list[str]:
+    """Nodes that a container needs and that nobody has made yet; on a host without any node there is nothing to compare with."""
+    gpus = any(re.fullmatch(r"/dev/nvidia\d+", path) and there and there["type"] == "char" for path, there in real.paths.items())
+    return [f"device node {path} is not there" for path in CONTROL if gpus and not real.paths.get(path)]
 
 
 def _nodes(spec: Spec, real: Reality) -> list[str]:

@@ -94,12 +94,16 @@ def _account(answer: EngineAnswer, dump: t.Mapping[str, t.Any], wanted: Wanted) 
 
 
 def plan_rootless(file: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], wanted: Wanted) -> EnginePlan:
-    """Rootless Docker of one user: its own daemon.json, its own unit in the user's manager."""
-    answer = _engine_docker.plan_files(wanted, HostFile.of(file), facts.get("version"), facts["binary"])
+    """Rootless Docker of one user: its own daemon.json, its own unit in the user's manager, its own socket."""
+    his = HostFile.of(file)
+    answer = _engine_docker.plan_files(wanted, his, facts.get("version"), facts["binary"])
     plan = EnginePlan("docker", answer, unit="docker.service", user=str(file["user"]))
-    if answer.files:
-        # What runs for a user cannot be asked from outside; a restart of a daemon of theirs is theirs to notice.
-        plan.need, plan.why, plan.disruption = "restart", "its file changes", "host_service_restart"
+    if answer.findings or not file["running"]:
+        return plan
+    _docker_need(plan, {**facts, "running": file["running"]}, wanted, his)
+    if wanted.present and wanted.cdi and file["sees_cdi"] is False:
+        plan.need, plan.why = "restart", "it was started before /run/cdi was there"
+    plan.disruption = _disruption(plan, file, {})
     return plan
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..module_utils._paths import CONTAINER_RECORD as RECORD
+from ..module_utils._paths import TOOLKIT_APT_KEY as APT_KEY
+from ..module_utils._paths import TOOLKIT_APT_SOURCE as APT_SOURCE
+from ..module_utils._paths import TOOLKIT_DNF_SOURCE as DNF_SOURCE
 from ._matrix_model import Matrix
 from ._toolkit_input import Draft, Settings
 from ._versions import key as version_key
@@ -15,10 +19,6 @@ from ._versions import newest
 
 NAMES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
 SUPERSEDED = ("nvidia-docker2", "nvidia-container-runtime")
-APT_KEY = "/etc/apt/keyrings/gpufleet-container-toolkit.asc"
-APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources"
-DNF_SOURCE = "/etc/yum.repos.d/gpufleet-container-toolkit.repo"
-RECORD = "/var/lib/gpufleet/container_toolkit.json"
 OWNED = (APT_SOURCE, DNF_SOURCE)
 BASE_URL = "https://nvidia.github.io/libnvidia-container"
 _URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import typing as t
 
+from ..module_utils._paths import CDI_DROP_IN as DROP_IN
+from ..module_utils._paths import CDI_TMPFILES as TMPFILES
+from ..module_utils._paths import CDI_UNIT as OUR_UNIT
+from ..module_utils._paths import DOCKER_CDI_UNIT as DOCKER_UNIT
 from ._toolkit_input import Draft, Settings
 from ._toolkit_packages import reload_class
 from ._versions import key as version_key
 
 VENDOR = "nvidia-cdi-refresh.service"
 OURS = "gpufleet-cdi-refresh.service"
-DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet.conf"
-OUR_UNIT = f"/etc/systemd/system/{OURS}"
+TMPFILES_TEXT = "# Written by Ansible (gpufleet.inference): rootless engines see /run/cdi only if it is there when they start.\nd /run/cdi 0755 root root -\n"
 VENDOR_FROM = "1.18.0"
 
 _AFTER = (
@@ -30,6 +33,13 @@ _WAIT = (
     "ExecStartPre=-/bin/sh -c 'n=0; until timeout 5 nvidia-smi -L > /dev/null 2>&1 || [ $n -ge 15 ]; do n=$((n+1)); sleep 1; done'\n"
     "TimeoutStartSec=120\n"
 )
+# Not every release makes the control nodes (uvm, modeset) itself; what is missing here is missing in the specification.
+_NODES = (
+    "ExecStartPre=-/bin/sh -c 'nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules"
+    " || nvidia-ctk system create-device-nodes --control-devices'\n"
+)
+# For engines that read CDI 0.5.0 at most (_cdi_readers).
+_OLDER = "Environment=NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=no-additional-gids-for-device-nodes\n"
 # runc under systemd allows devices by /dev/char; without these links a daemon-reload takes the GPU away from a running container.
 _LINKS = "ExecStartPost=-/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all\n"
 _HEADER = "# Written by Ansible (gpufleet.inference, role nvidia_container_toolkit).\n"
@@ -37,25 +47,24 @@ _HEADER = "# Written by Ansible (gpufleet.inference, role nvidia_container_toolk
 Info = t.Mapping[str, t.Any]
 
 
-def drop_in_text() -> str:
+def drop_in_text(older: bool = False) -> str:
     return (
         f"{_HEADER}[Unit]\nAfter={_AFTER}\nBefore={_BEFORE}\nStartLimitIntervalSec=300\nStartLimitBurst=20\n\n"
-        f"[Service]\n{_WAIT}{_LINKS}RestartSec=5\n"
+        f"[Service]\n{_OLDER if older else ''}{_WAIT}{_NODES}{_LINKS}Restart=on-failure\nRestartSec=5\n"
     )
 
 
-def unit_text() -> str:
+def unit_text(older: bool = False) -> str:
     return (
         f"{_HEADER}[Unit]\nDescription=Write the CDI specification of NVIDIA GPUs\nConditionPathExists=/usr/bin/nvidia-ctk\n"
         f"After={_AFTER}\nBefore={_BEFORE}\n\n"
-        f"[Service]\nType=oneshot\n{_WAIT}ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n{_LINKS}\n"
+        f"[Service]\nType=oneshot\n{_OLDER if older else ''}{_WAIT}{_NODES}ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n{_LINKS}\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
 
 
 # Docker restores containers before it knows CDI (moby/moby#49989, put right in 28.2.0): with a restart policy they stay down.
 DOCKER_FORGETS_FROM, DOCKER_FORGETS_BELOW = "25.0", "28.2.0"
-DOCKER_UNIT = "/etc/systemd/system/gpufleet-docker-cdi.service"
 
 
 def docker_unit_text() -> str:
@@ -88,16 +97,18 @@ def refresh_unit(version: str, info: Info) -> tuple[str, str]:
 _PURPOSE = {
     DROP_IN: "orders CDI before the engines",
     OUR_UNIT: "writes the CDI specification before the engines start",
+    TMPFILES: "makes /run/cdi before rootless engines start",
     DOCKER_UNIT: "starts GPU containers that this release of Docker leaves down",
 }
 
 
-def plan_units(draft: Draft, settings: Settings, info: Info, version: str) -> str:
+def plan_units(draft: Draft, settings: Settings, info: Info, version: str, older: bool = False) -> str:
     """The unit files; the name of the unit that refreshes."""
     unit, why = refresh_unit(version, info)
     wanted = {
-        DROP_IN: drop_in_text() if unit == VENDOR and settings.boot_order else None,
-        OUR_UNIT: unit_text() if unit == OURS else None,
+        DROP_IN: drop_in_text(older) if unit == VENDOR and (settings.boot_order or older) else None,
+        OUR_UNIT: unit_text(older) if unit == OURS else None,
+        TMPFILES: TMPFILES_TEXT if settings.cdi and settings.rootless_users else None,
         DOCKER_UNIT: docker_unit_text() if settings.cdi and settings.boot_order and docker_forgets(info) else None,
     }
     files = []
@@ -105,10 +116,11 @@ def plan_units(draft: Draft, settings: Settings, info: Info, version: str) -> st
         before = (info["owned"].get(path) or {}).get("text")
         if before != text:
             message = f"{path}: {_PURPOSE[path]}" + (f" ({why})" if why and path == OUR_UNIT else "") if text else f"{path} goes away"
-            draft.change("unit", path, "different" if before else None, text, message, reload_class(info))
+            draft.change("unit", path, "different" if before else None, text, message, reload_class(info) if path != TMPFILES else "none")
             files.append({"path": path, "text": text})
     units = info["toolkit"]["units"]
     stale = sorted(name for name, facts in units.items() if facts["need_daemon_reload"])
+    reload = bool(stale or [file for file in files if file["path"] != TMPFILES])
     if stale and not files:
         draft.change(
             "daemon_reload", ", ".join(stale), "older than its file", "as its file", "systemd reads its units anew", reload_class(info)
@@ -118,5 +130,5 @@ def plan_units(draft: Draft, settings: Settings, info: Info, version: str) -> st
     for name in enable:
         draft.change("enable", name, units.get(name, {}).get("enabled"), "enabled", f"{name} runs at each boot")
     if files or stale or enable:
-        draft.plan.details["units"] = {"files": files, "reload": bool(files or stale), "enable": enable}
+        draft.plan.details["units"] = {"files": files, "reload": reload, "enable": enable}
     return unit

@@ -27,7 +27,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return found.pop(0) if isinstance(found, list) else found
 
     monkeypatch.setattr(apply, "run", run)
-    monkeypatch.setattr(apply, "docker_info", lambda: {"ServerVersion": "26"})
+    monkeypatch.setattr(apply, "docker_info", lambda path: {"ServerVersion": "26"})
     monkeypatch.setattr(apply, "show_units", lambda names: {names[0]: {"InvocationID": "abc"}})
     monkeypatch.setattr(apply, "BACKUPS", str(tmp_path / "backups"))
     monkeypatch.setattr(apply, "RUN_DIR", str(tmp_path / "run"))
@@ -86,7 +86,7 @@ def test_an_engine_that_does_not_start_has_its_old_file_back(tmp_path: Path, com
 def test_an_engine_that_starts_and_does_not_answer(tmp_path: Path, commands: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "daemon.json"
     file.write_text("old")
-    monkeypatch.setattr(apply, "docker_info", lambda: None)
+    monkeypatch.setattr(apply, "docker_info", lambda path: None)
     with pytest.raises(HostError, match="did not come up within"):
         apply.apply(job(file))
     assert file.read_text() == "old"
