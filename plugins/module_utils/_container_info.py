@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import glob
 import json
 import os
@@ -20,6 +22,7 @@ from ._subprocess import run
 
 REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service", "gpufleet-docker-cdi.service")
 ENGINES_RECORD = RUN_DIR + "/container_engines.json"
+_KEY_ID = bytes.fromhex("DDCAE044F796ECB0")
 _SOURCE_FILES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources", "/etc/yum.repos.d/*.repo")
 _TOOLKIT_URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
 
@@ -39,6 +42,7 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
             "record": _json(CONTAINER_RECORD),
         },
         "sources": _sources(),
+        "old_keys": _old_keys(),
         "owned": {path: _owned(path) for path in CONTAINER_FILES},
     }
 
@@ -64,6 +68,28 @@ def _sources() -> list[dict[str, t.Any]]:
     """Package sources that name a repository of the toolkit."""
     files = [read_config(path) for pattern in _SOURCE_FILES for path in sorted(glob.glob(pattern))]
     return [file for file in files if file["text"] and _TOOLKIT_URL.search(file["text"])]
+
+
+def _old_keys() -> list[str]:
+    """Files by which apt trusts the toolkit repository's key everywhere. A key's signature on itself names it, whatever the file is called."""
+    found = []
+    for path in ("/etc/apt/trusted.gpg", *sorted(glob.glob("/etc/apt/trusted.gpg.d/*"))):
+        try:
+            with open(path, "rb") as source:
+                content = source.read(1 << 20)
+        except OSError:
+            continue
+        if _KEY_ID in content or _KEY_ID in _unarmoured(content):
+            found.append(path)
+    return found
+
+
+def _unarmoured(content: bytes) -> bytes:
+    body = re.search(rb"\n\r?\n(.*?)\n[=-]", content, re.DOTALL)
+    try:
+        return base64.b64decode(body.group(1)) if body else b""
+    except binascii.Error:
+        return b""
 
 
 def _owned(path: str) -> t.Optional[dict[str, t.Any]]:
