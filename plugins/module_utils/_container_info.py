@@ -71,7 +71,7 @@ def _sources() -> list[dict[str, t.Any]]:
 
 
 def _old_keys() -> list[str]:
-    """Files by which apt trusts the toolkit repository's key everywhere. A key's signature on itself names it, whatever the file is called."""
+    """Files by which apt trusts the toolkit repository's key everywhere: the key's signature on itself names it, whatever the file is."""
     found = []
     for path in ("/etc/apt/trusted.gpg", *sorted(glob.glob("/etc/apt/trusted.gpg.d/*"))):
         try:

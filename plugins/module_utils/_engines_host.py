@@ -170,7 +170,13 @@ def _rootless(user: str) -> dict[str, t.Any]:
     if file["state"] == "ok" and os.stat(file["real"]).st_uid != entry.pw_uid:
         # root must not be led to somebody else's file by a link in a user's home.
         file.update(state="unreadable", text=None, reason=f"it does not belong to {user}")
-    return {"user": user, "uid": entry.pw_uid, "running": docker_info(path=docker_socket(user)), "sees_cdi": _sees_cdi(entry.pw_uid), **file}
+    return {
+        "user": user,
+        "uid": entry.pw_uid,
+        "running": docker_info(path=docker_socket(user)),
+        "sees_cdi": _sees_cdi(entry.pw_uid),
+        **file,
+    }
 
 
 def _sees_cdi(uid: int) -> t.Optional[bool]:

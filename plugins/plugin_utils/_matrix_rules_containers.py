@@ -137,7 +137,7 @@ def _without_cdi(case: Case, row: Row, name: str, have: str, version: str) -> Fi
         found=f"{name} {have}",
         needed=f"{name} {first} or newer for --device {KIND}=…",
         nearest="the runtime nvidia",
-        message=f"{name} {have} does not know CDI; GPU containers work there with the runtime nvidia, where toolkit {version} finds the devices itself.",
+        message=f"{name} {have} does not know CDI; GPU containers work there by the runtime nvidia: the toolkit finds the devices itself.",
         fix="Run them with --runtime nvidia (and NVIDIA_VISIBLE_DEVICES), or set nvidia_container_toolkit_default_runtime: nvidia.",
     )
 

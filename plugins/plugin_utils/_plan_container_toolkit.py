@@ -52,7 +52,7 @@ def plan(desired: Info, facts: Info, matrix: Matrix, context: Context) -> Plan:
     return _done(draft)
 
 
-def _target(settings: Settings, version: str, engines: t.Sequence[str], older: t.Sequence[str]) -> dict[str, t.Any]:
+def _target(settings: Settings, version: str, engines: t.Sequence[str], older: t.Sequence[t.Any]) -> dict[str, t.Any]:
     """What the matrix must know to judge this role's ground and no more: engines that it leaves alone are none of its business."""
     return {
         "version": version,

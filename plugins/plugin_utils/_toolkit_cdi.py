@@ -14,9 +14,7 @@ from ._toolkit_input import Draft, Settings
 Info = t.Mapping[str, t.Any]
 
 
-def plan_cdi(
-    draft: Draft, settings: Settings, facts: Info, info: Info, unit: str, older: t.Sequence[tuple[str, str]] = ()
-) -> None:
+def plan_cdi(draft: Draft, settings: Settings, facts: Info, info: Info, unit: str, older: t.Sequence[tuple[str, str]] = ()) -> None:
     real = reality(facts, info)
     specs = [_cdi.parse(spec["path"], spec["text"], spec["reason"]) for spec in info["cdi"]["specs"]]
     ours = [spec for spec in specs if spec.kind == _cdi.KIND or (spec.path == _cdi.PATH and spec.error)]

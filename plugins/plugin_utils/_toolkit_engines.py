@@ -83,5 +83,10 @@ def engine_changes(draft: Draft, item: EnginePlan) -> None:
         draft.change("engine_config", file.path, None, list(file.parts), f"{whose}: {file.path} gets {', '.join(file.parts)}")
     if item.need in ("reload", "restart"):
         draft.change(
-            "engine_restart", item.unit + (f" of {item.user}" if item.user else ""), "running with older settings", item.need, f"{whose}: {item.need}, {item.why}", item.disruption
+            "engine_restart",
+            item.unit + (f" of {item.user}" if item.user else ""),
+            "running with older settings",
+            item.need,
+            f"{whose}: {item.need}, {item.why}",
+            item.disruption,
         )

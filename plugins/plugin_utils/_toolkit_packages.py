@@ -8,10 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..module_utils._paths import CONTAINER_RECORD as RECORD
-from ..module_utils._paths import TOOLKIT_APT_KEY as APT_KEY
-from ..module_utils._paths import TOOLKIT_APT_SOURCE as APT_SOURCE
-from ..module_utils._paths import TOOLKIT_DNF_SOURCE as DNF_SOURCE
+from ..module_utils import _paths
 from ._matrix_model import Matrix
 from ._toolkit_input import Draft, Settings
 from ._versions import key as version_key
@@ -19,6 +16,8 @@ from ._versions import newest
 
 NAMES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
 SUPERSEDED = ("nvidia-docker2", "nvidia-container-runtime")
+RECORD, APT_KEY = _paths.CONTAINER_RECORD, _paths.TOOLKIT_APT_KEY
+APT_SOURCE, DNF_SOURCE = _paths.TOOLKIT_APT_SOURCE, _paths.TOOLKIT_DNF_SOURCE
 OWNED = (APT_SOURCE, DNF_SOURCE)
 BASE_URL = "https://nvidia.github.io/libnvidia-container"
 _URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
@@ -90,7 +89,7 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
 
 
 def _superseded(draft: Draft, facts: Info, info: Info) -> None:
-    """nvidia-docker2 brings a daemon.json of its own and wrappers that nobody maintains; without purge the file stays with all that is in it."""
+    """nvidia-docker2 brings a daemon.json and wrappers that nobody maintains; without purge the file stays with all that is in it."""
     found = sorted(set(SUPERSEDED) & set(_installed(facts)))
     if found:
         foreign_holds(draft, facts, info, found)

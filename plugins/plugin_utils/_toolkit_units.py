@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ..module_utils._paths import CDI_DROP_IN as DROP_IN
-from ..module_utils._paths import CDI_TMPFILES as TMPFILES
-from ..module_utils._paths import CDI_UNIT as OUR_UNIT
-from ..module_utils._paths import DOCKER_CDI_UNIT as DOCKER_UNIT
+from ..module_utils import _paths
 from ._toolkit_input import Draft, Settings
 from ._toolkit_packages import reload_class
 from ._versions import key as version_key
 
 VENDOR = "nvidia-cdi-refresh.service"
 OURS = "gpufleet-cdi-refresh.service"
-TMPFILES_TEXT = "# Written by Ansible (gpufleet.inference): rootless engines see /run/cdi only if it is there when they start.\nd /run/cdi 0755 root root -\n"
+DROP_IN, OUR_UNIT = _paths.CDI_DROP_IN, _paths.CDI_UNIT
+DOCKER_UNIT, TMPFILES = _paths.DOCKER_CDI_UNIT, _paths.CDI_TMPFILES
+TMPFILES_TEXT = (
+    "# Written by Ansible (gpufleet.inference): rootless engines see /run/cdi only if it is there when they start.\n"
+    "d /run/cdi 0755 root root -\n"
+)
 VENDOR_FROM = "1.18.0"
 
 _AFTER = (
@@ -58,7 +60,8 @@ def unit_text(older: bool = False) -> str:
     return (
         f"{_HEADER}[Unit]\nDescription=Write the CDI specification of NVIDIA GPUs\nConditionPathExists=/usr/bin/nvidia-ctk\n"
         f"After={_AFTER}\nBefore={_BEFORE}\n\n"
-        f"[Service]\nType=oneshot\n{_OLDER if older else ''}{_WAIT}{_NODES}ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n{_LINKS}\n"
+        f"[Service]\nType=oneshot\n{_OLDER if older else ''}{_WAIT}{_NODES}"
+        f"ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n{_LINKS}\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def job(path: Path, text: str | None = "new", **given: Any) -> apply.Job:
         "user": "",
         "timeout": 0.5,
     }
-    return apply.Job(files=[{"path": str(path), "text": text}], **{**values, **given})
+    seen = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+    return apply.Job(files=[{"path": str(path), "text": text, "seen": seen}], **{**values, **given})
 
 
 def test_written_restarted_recorded(tmp_path: Path, commands: dict[str, Any]) -> None:
@@ -59,6 +61,28 @@ def test_written_restarted_recorded(tmp_path: Path, commands: dict[str, Any]) ->
     assert [Path(path).read_text() for path in outcome.backups] == ["old"]
     assert "abc" in (tmp_path / "run/engines.json").read_text()
     assert [line for line in commands["asked"] if line.startswith("systemctl restart")] == ["systemctl restart docker.service"]
+
+
+def test_line_ends_of_another_system_come_back_as_they_were(tmp_path: Path, commands: dict[str, Any]) -> None:
+    file = tmp_path / "daemon.json"
+    file.write_bytes(b"{\r\n}\r\n")
+    commands["systemctl restart"] = [BAD, OK]
+    with pytest.raises(HostError, match="old configuration"):
+        apply.apply(job(file))
+    assert file.read_bytes() == b"{\r\n}\r\n"
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_what_somebody_writes_meanwhile_is_not_lost(tmp_path: Path, commands: dict[str, Any], existed: bool) -> None:
+    file = tmp_path / "daemon.json"
+    if existed:
+        file.write_text("old")
+    decided = job(file)
+    file.write_text("theirs")
+    with pytest.raises(HostError, match="changed by somebody else"):
+        apply.apply(decided)
+    assert file.read_text() == "theirs"
+    assert not (tmp_path / "backups").exists()
 
 
 def test_refused_before_writing(tmp_path: Path, commands: dict[str, Any]) -> None:

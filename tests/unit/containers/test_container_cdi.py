@@ -30,7 +30,9 @@ PATHS = {
 REAL = _cdi.Reality("580.159.04", UUIDS, (), PATHS)
 
 
-def spec(names: tuple[str, ...] = ("0", "1", *UUIDS, "all"), uvm: int = 238, library: str = LIBRARY, uvm_tools: bool = True, **extra: object) -> _cdi.Spec:
+def spec(
+    names: tuple[str, ...] = ("0", "1", *UUIDS, "all"), uvm: int = 238, library: str = LIBRARY, uvm_tools: bool = True, **extra: object
+) -> _cdi.Spec:
     devices = [{"name": name, "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidia1"}]}} for name in names]
     edits = {
         "deviceNodes": [

@@ -204,6 +204,35 @@ def test_crio_drop_in_is_a_copy_of_the_runtime_in_use() -> None:
     assert again.files == []
 
 
+def test_crio_takes_a_runtime_from_the_last_file_that_names_it_and_other_keys_one_by_one() -> None:
+    later = """[crio.runtime]
+log_level = "warn"
+[crio.runtime.runtimes.crun]
+runtime_path = "/opt/crun"
+allowed_annotations = ["x"]
+"""
+    files = [HostFile(crio.ROOT, "ok", CRIO), HostFile("/etc/crio/crio.conf.d/10-site.conf", "ok", later)]
+    entry = tomllib.loads(crio.plan_files(Wanted(), files, "/usr/bin/crio").files[0].text)["crio"]["runtime"]["runtimes"]["nvidia"]
+    assert entry == {"runtime_path": "/usr/bin/nvidia-container-runtime", "runtime_type": "oci", "allowed_annotations": ["x"]}
+    assert crio.overlay({"crio": {"runtime": {"a": 1}}}, {"crio": {"runtime": {"b": 2}}}) == {"crio": {"runtime": {"a": 1, "b": 2}}}
+
+
+def test_crio_default_runtime_and_absent() -> None:
+    files = [HostFile(crio.ROOT, "ok", CRIO)]
+    text = crio.plan_files(Wanted(default_runtime="nvidia"), files, "/usr/bin/crio").files[0].text
+    assert tomllib.loads(text)["crio"]["runtime"]["default_runtime"] == "nvidia"
+    ours = HostFile(crio.DROP_IN, "ok", text)
+    assert crio.plan_files(Wanted(), [*files, ours], "/usr/bin/crio").files == [], "keep keeps what is there"
+    assert (
+        "default_runtime"
+        not in tomllib.loads(crio.plan_files(Wanted(default_runtime="engine"), [*files, ours], "/usr/bin/crio").files[0].text)["crio"][
+            "runtime"
+        ]
+    )
+    gone = crio.plan_files(Wanted(present=False), [*files, ours], "/usr/bin/crio").files
+    assert [(file.path, file.text) for file in gone] == [(crio.DROP_IN, None)]
+
+
 def test_crio_broken_drop_in_of_somebody_else() -> None:
     answer = crio.plan_files(Wanted(), [HostFile("/etc/crio/crio.conf.d/10-x.conf", "ok", "[crio\n")], "/usr/bin/crio")
     assert "10-x.conf, line 1" in answer.findings[0].message

@@ -60,7 +60,11 @@ def with_fabric(**over: t.Any) -> dict[str, t.Any]:
 
 
 def with_toolkit(
-    version: str = "1.20.0", packages: dict[str, str] | None = None, engines: dict[str, t.Any] | None = None, cdi: int = 1, spec: str = "0.7.0"
+    version: str = "1.20.0",
+    packages: dict[str, str] | None = None,
+    engines: dict[str, t.Any] | None = None,
+    cdi: int = 1,
+    spec: str = "0.7.0",
 ) -> dict[str, t.Any]:
     specs = [
         {"path": f"/etc/cdi/{index}.yaml", "kind": "nvidia.com/gpu", "cdi_version": spec, "devices": 8, "error": None}
