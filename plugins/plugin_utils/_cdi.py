@@ -51,6 +51,9 @@ def parse(path: str, text: str | None, reason: str = "") -> Spec:
         mark = getattr(error, "problem_mark", None)
         spec.error = f"line {mark.line + 1}: {getattr(error, 'problem', error)}" if mark else str(error)
         return spec
+    except RecursionError:
+        spec.error = "nested too deeply"
+        return spec
     except ValueError as error:
         spec.error = str(error)
         return spec
@@ -58,27 +61,37 @@ def parse(path: str, text: str | None, reason: str = "") -> Spec:
         spec.error = "it has no kind"
         return spec
     spec.kind, spec.version = tree["kind"], str(tree.get("cdiVersion") or "")
-    devices = [device for device in tree.get("devices") or [] if isinstance(device, dict)]
-    spec.names = {str(device.get("name")) for device in devices}
+    devices = _dicts(tree.get("devices"))
+    spec.names = {str(device["name"]) for device in devices if isinstance(device.get("name"), (str, int))}
     for edits in (tree.get("containerEdits"), *(device.get("containerEdits") for device in devices)):
         _edits(spec, edits if isinstance(edits, dict) else {})
     return spec
 
 
 def _edits(spec: Spec, edits: t.Mapping[str, t.Any]) -> None:
-    for node in edits.get("deviceNodes") or []:
-        spec.nodes[node.get("hostPath") or node.get("path") or ""] = (node.get("major"), node.get("minor"))
-    for mount in edits.get("mounts") or []:
-        path = str(mount.get("hostPath") or "")
+    for node in _dicts(edits.get("deviceNodes")):
+        spec.nodes[_text(node.get("hostPath")) or _text(node.get("path"))] = (node.get("major"), node.get("minor"))
+    for mount in _dicts(edits.get("mounts")):
+        path = _text(mount.get("hostPath"))
         spec.files.add(path)
         found = _VERSIONED.search(path)
         if found:
             spec.driver = found.group(1)
-    for hook in edits.get("hooks") or []:
-        spec.files.add(str(hook.get("path") or ""))
-        for argument in hook.get("args") or []:
-            if str(argument).startswith("--host-driver-version="):
-                spec.driver = spec.driver or str(argument).partition("=")[2]
+    for hook in _dicts(edits.get("hooks")):
+        spec.files.add(_text(hook.get("path")))
+        arguments = hook.get("args")
+        for argument in arguments if isinstance(arguments, list) else ():
+            if _text(argument).startswith("--host-driver-version="):
+                spec.driver = spec.driver or argument.partition("=")[2]
+
+
+def _dicts(value: t.Any) -> list[dict[str, t.Any]]:
+    """The mappings of a list: what somebody wrote by hand can be anything."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,10 @@ def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
             del after["default-runtime"]
         return after
     runtime = runtimes.get(RUNTIME)
-    if not isinstance(runtime, dict) or not is_runtime(runtime.get("path")):
-        kept = {key: value for key, value in runtime.items() if key != "path"} if isinstance(runtime, dict) else {"args": []}
+    if not _is_ours(runtime):
+        # With runtimeType and options the daemon would refuse a path beside them.
+        gone = ("path", "runtimeType", "options")
+        kept = {key: value for key, value in runtime.items() if key not in gone} if isinstance(runtime, dict) else {"args": []}
         after.setdefault("runtimes", {})[RUNTIME] = {"path": wanted.runtime_path, **kept}
     if wanted.default_runtime == "nvidia":
         after["default-runtime"] = RUNTIME
@@ -73,6 +75,14 @@ def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
     if wanted.cdi and needs_cdi_switch(version) and after.get("features", {}).get("cdi") is not True:
         after.setdefault("features", {})["cdi"] = True
     return after
+
+
+def _is_ours(runtime: t.Any) -> bool:
+    """NVIDIA's binary, named by path or as the binary of a shim."""
+    if not isinstance(runtime, dict):
+        return False
+    options = runtime.get("options")
+    return is_runtime(runtime.get("path")) or (isinstance(options, dict) and is_runtime(options.get("BinaryName")))
 
 
 def needs_cdi_switch(version: str | None) -> bool:

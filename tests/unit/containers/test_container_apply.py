@@ -180,3 +180,5 @@ def test_imports_are_read_without_being_parsed(tmp_path: Path) -> None:
     root.write_text(f'version = 2\nimports = [\n  "{tmp_path}/a.toml", # one\n  "{tmp_path}/none/*.toml"]\n')
     files = config_files.with_imports(config_files.read_config(str(root)), f"{tmp_path}/b*.toml")
     assert [Path(file["path"]).name for file in files] == ["config.toml", "a.toml", "b.toml"]
+    root.write_text('imports = ["a.toml"]\n')
+    assert [file["text"] for file in config_files.with_imports(config_files.read_config(str(root)))][1:] == ["x = 1"]

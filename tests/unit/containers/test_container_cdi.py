@@ -109,3 +109,20 @@ def test_unreadable() -> None:
 def test_odd_content_is_no_traceback() -> None:
     odd = _cdi.parse("/x.yaml", "kind: nvidia.com/gpu\ndevices: [1, {name: 0}]\ncontainerEdits: 3\n")
     assert (odd.error, odd.names) == ("", {"0"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: nvidia.com/gpu\ndevices: 3\n",
+        "kind: nvidia.com/gpu\ncontainerEdits: {deviceNodes: [1, {path: 2}], mounts: {a: b}, hooks: [{args: 5, path: []}, x]}\n",
+        "kind: nvidia.com/gpu\na: &a [x, x]\ndevices: [{name: [*a, *a]}]\n",
+    ],
+)
+def test_anything_can_be_in_a_file_that_somebody_wrote(text: str) -> None:
+    assert _cdi.stale(_cdi.parse("/x.yaml", text), REAL)
+
+
+def test_a_bottomless_file() -> None:
+    for path, text in (("/x.yaml", "kind: " + "[" * 5000), ("/x.json", "[" * 200000)):
+        assert _cdi.parse(path, text).error

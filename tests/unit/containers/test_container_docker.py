@@ -55,6 +55,15 @@ def test_cdi_is_switched_on_only_where_it_is_there_and_off(version: str, switch:
     assert json.loads(plan("{}", version)[2]).get("features", {}).get("cdi", False) is switch
 
 
+def test_a_runtime_by_its_type_is_ours_by_its_binary_or_becomes_one_with_a_path() -> None:
+    ours = (
+        '{"runtimes": {"nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": "/usr/bin/nvidia-container-runtime"}}}}'
+    )
+    assert plan(ours, "29.0.0")[0] == []
+    other = ours.replace("/usr/bin/nvidia-container-runtime", "/usr/bin/runc")
+    assert json.loads(plan(other, "29.0.0")[2])["runtimes"]["nvidia"] == {"path": "/usr/bin/nvidia-container-runtime"}
+
+
 def test_indentation_is_kept() -> None:
     assert '\n\t"runtimes"' in plan('{\n\t"debug": true\n}')[2]
 
@@ -72,6 +81,7 @@ def test_absent_and_empty_start_from_nothing(text: str | None) -> None:
         ('{"debug": true, "debug": false}', "twice"),
         ('{"runtimes": []}', "runtimes is list"),
         ('{"default-runtime": 3}', "default-runtime is int"),
+        ('{"a": ' + "[" * 200000, "nested too deeply"),
     ],
 )
 def test_broken_input_is_named_and_nothing_written(text: str, place: str) -> None:

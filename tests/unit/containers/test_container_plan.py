@@ -245,6 +245,12 @@ def test_no_engine_is_no_reason_to_stop() -> None:
             "nvidia_container_toolkit_config[nvidia-container-cli.env]",
             "nvidia-container-cli.environment",
         ),
+        (
+            {"mode": "cdi", "config": {"nvidia-container-runtime.mode": "legacy"}},
+            "nvidia_container_toolkit_config[nvidia-container-runtime.mode]",
+            None,
+        ),
+        ({"rootless_users": ["al ice"]}, "nvidia_container_toolkit_rootless_users", None),
         ({"config": {"disable-require": "true"}}, "nvidia_container_toolkit_config[disable-require]", None),
     ],
 )
@@ -357,6 +363,11 @@ def test_containerds_own_account_has_the_last_word() -> None:
     assert [finding.id for finding in plan(given, engines=["docker", "containerd"]).findings] == ["container_engine.dump_differs"]
     engine["dump"] = {"state": "failed", "text": "", "error": "toml: line 3"}
     assert "toml: line 3" in plan(given, engines=["docker", "containerd"]).findings[0].message
+
+
+def test_an_engine_that_is_named_twice_is_done_once() -> None:
+    result = plan(facts(), engines=["docker", "docker"])
+    assert result.details["engines"] == [{"engine": "docker", "user": ""}]
 
 
 def old_docker(version: str) -> dict[str, Any]:

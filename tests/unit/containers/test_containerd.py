@@ -93,6 +93,22 @@ def test_up_to_2_0_the_drop_in_carries_the_whole_table_and_from_2_1_only_ours() 
     assert list(new["plugins"][plugin]["containerd"]["runtimes"]) == ["nvidia"]
 
 
+@pytest.mark.parametrize(
+    ("imports", "added"),
+    [
+        ("conf.d/*.toml", False),
+        ("/etc/containerd/conf.d/99-*.toml", False),
+        ("/etc/containerd/*.toml", True),  # a star does not cross folders
+        ("site/*.toml", True),
+    ],
+)
+def test_which_imports_reach_the_drop_in(imports: str, added: bool) -> None:
+    text = f'version = 2\nimports = ["{imports}"]\n'
+    answer = plan({containerd.ROOT: text}, "1.7.24")
+    assert (containerd.ROOT in [new.path for new in answer.files]) is added
+    assert tomllib.loads(answer.stage["config.toml"])["imports"][0].startswith("{stage}/etc/containerd/")
+
+
 def test_a_later_change_of_the_root_reaches_the_drop_in() -> None:
     files = written(plan({containerd.ROOT: V2}, "1.7.24"), {containerd.ROOT: V2})
     files[containerd.ROOT] = files[containerd.ROOT].replace("pause:3.9", "pause:3.10")
