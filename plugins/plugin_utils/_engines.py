@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import typing as t
 from dataclasses import dataclass, field
@@ -102,6 +103,7 @@ def _account(answer: EngineAnswer, dump: t.Mapping[str, t.Any], wanted: Wanted) 
 def plan_rootless(file: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], wanted: Wanted) -> EnginePlan:
     """Rootless Docker of one user: its own daemon.json, its own unit in the user's manager, its own socket."""
     his = HostFile.of(file)
+    wanted = dataclasses.replace(wanted, spec_dir=_engine_docker.rootless_spec_dir(facts.get("version")))
     answer = _engine_docker.plan_files(wanted, his, facts.get("version"), facts["binary"])
     plan = EnginePlan("docker", answer, unit="docker.service", user=str(file["user"]), seen=_digests([his]))
     if answer.findings or not file["running"]:

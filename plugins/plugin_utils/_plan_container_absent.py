@@ -36,7 +36,7 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
         draft.plan.details["engines"] = work
     owned = [path for path, there in info["owned"].items() if there]
     units = [path for path in owned if path in (_toolkit_units.DROP_IN, *_UNITS)]
-    ours = (*OWNED, APT_KEY, _toolkit_units.TMPFILES, *units)
+    ours = (*OWNED, APT_KEY, _toolkit_units.TMPFILES, _toolkit_units.USER_UNIT, *units)
     for path in owned:
         draft.change("file", path, "present", None, f"{path} goes away", reload_class(info) if path in units else "none")
     installed = sorted(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))

@@ -103,14 +103,14 @@ def test_rootless_docker(host: Any) -> None:
     info = json.loads(host.check_output(SOCKET + " docker info --format '{{json .}}'"))
     assert "rootless" in str(info["SecurityOptions"])
     assert "nvidia" in info["Runtimes"]
-    assert info["CDISpecDirs"] == ["/etc/cdi", "/var/run/cdi"]
+    assert info["CDISpecDirs"] == ["/etc/cdi", "/var/run/cdi", "/var/lib/gpufleet/cdi"]
     assert not host.service("docker").is_running, "the host's own Docker is off and stays so"
 
 
 def test_rootless_docker_sees_the_specification(host: Any) -> None:
     only(host, "rl")
     child = host.check_output("cat /run/user/1001/dockerd-rootless/child_pid")
-    assert "nvidia.com/gpu" in host.check_output(f"cat /proc/{child}/root/run/cdi/nvidia.yaml")
+    assert "nvidia.com/gpu" in host.check_output(f"cat /proc/{child}/root/var/lib/gpufleet/cdi/nvidia.yaml")
 
 
 def test_gpu_containers_of_a_user(host: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import json
 from typing import Any
 
 import pytest
@@ -178,6 +179,17 @@ def test_ours_refreshes_below_1_18_and_where_the_vendors_unit_would_make_a_cycle
     result = plan(given)
     assert result.details["units"]["enable"] == [units.OURS]
     assert {file["path"]: file["text"] is None for file in result.details["units"]["files"]} == {units.DROP_IN: True, units.OUR_UNIT: False}
+
+
+def test_the_vendors_watch_is_kept_on() -> None:
+    given = good()
+    given["container_info"]["toolkit"]["units"][units.WATCH] = {
+        "active": "inactive",
+        "enabled": "disabled",
+        "need_daemon_reload": False,
+        "after": [],
+    }
+    assert plan(given).details["units"]["enable"] == [units.WATCH]
 
 
 @pytest.mark.parametrize("text", [units.drop_in_text(), units.unit_text(), units.docker_unit_text()])
@@ -420,13 +432,20 @@ def user(text: str | None, running: dict[str, Any] | None = None, **more: Any) -
 def rootless(entry: dict[str, Any]) -> Plan:
     given = good()
     given["container_info"]["engines"]["docker"]["rootless"] = [entry]
-    given["container_info"]["owned"][units.TMPFILES] = {"sha256": "", "text": units.TMPFILES_TEXT}
+    texts = {
+        units.TMPFILES: units.TMPFILES_TEXT,
+        units.USER_UNIT: units.docker_unit_text(user=True),
+        units.DROP_IN: units.drop_in_text(rootless=True),
+    }
+    given["container_info"]["owned"].update({path: {"sha256": "", "text": text} for path, text in texts.items()})
     return plan(given, rootless_users=["alice"])
 
 
 def test_rootless_docker_is_asked_what_it_runs() -> None:
     mine = good()["container_info"]["engines"]["docker"]
-    text, running = mine["files"][0]["text"], mine["running"]
+    folders = ["/etc/cdi", "/var/run/cdi", "/var/lib/gpufleet/cdi"]
+    text = json.dumps({**json.loads(mine["files"][0]["text"]), "cdi-spec-dirs": folders})
+    running = {**mine["running"], "CDISpecDirs": folders}
     assert rootless(user(text, running)).changes == []
     assert rootless(user(text, None)).changes == [], "a daemon that is off needs nothing"
     old = rootless(user(text, {**running, "CDISpecDirs": []}))
@@ -451,7 +470,9 @@ def test_rootless_engines_find_run_cdi_at_their_start() -> None:
     given = good()
     given["container_info"]["engines"]["docker"]["rootless"] = [user("{}")]
     details = plan(given, rootless_users=["alice"]).details["units"]
-    assert ([f["path"] for f in details["files"]], details["reload"]) == ([units.TMPFILES], False)
+    assert {f["path"] for f in details["files"]} == {units.DROP_IN, units.TMPFILES, units.USER_UNIT}
+    given["container_info"]["owned"][units.DROP_IN]["text"] = units.drop_in_text(rootless=True)
+    assert plan(given, rootless_users=["alice"]).details["units"]["reload"] is False, "the system's manager knows nothing of them"
 
 
 def test_absent_takes_ours_out_of_a_users_file() -> None:
