@@ -106,7 +106,7 @@ def plan_rootless(file: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], wan
     wanted = dataclasses.replace(wanted, spec_dir=_engine_docker.rootless_spec_dir(facts.get("version")))
     answer = _engine_docker.plan_files(wanted, his, facts.get("version"), facts["binary"])
     plan = EnginePlan("docker", answer, unit="docker.service", user=str(file["user"]), seen=_digests([his]))
-    if answer.findings or not file["running"]:
+    if answer.findings:
         return plan
     _docker_need(plan, {**facts, "running": file["running"]}, wanted, his)
     if wanted.present and wanted.cdi and file["sees_cdi"] is False:
