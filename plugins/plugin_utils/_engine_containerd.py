@@ -231,7 +231,9 @@ def dump_problem(dump: str, wanted: Wanted) -> str:
     entry = runtimes.get(RUNTIME)
     if not wanted.present:
         return f"runtime {RUNTIME} is still there" if entry else ""
-    if not isinstance(entry, dict) or not is_runtime(table(entry, "options").get("BinaryName")):
+    if isinstance(entry, dict) and not is_runtime(table(entry, "options").get("BinaryName")):
+        return f"runtime {RUNTIME} runs {table(entry, 'options').get('BinaryName') or 'the default binary'}"
+    if not isinstance(entry, dict):
         return f"runtime {RUNTIME} is not among {', '.join(runtimes) or 'none'}"
     runc = table(runtimes, "runc", "options").get("SystemdCgroup")
     if runc is True and table(entry, "options").get("SystemdCgroup") is not True:

@@ -201,6 +201,7 @@ def test_dump_is_judged_by_meaning() -> None:
     assert containerd.dump_problem(dump, Wanted()) == "runtime nvidia has lost SystemdCgroup"
     assert containerd.dump_problem(dump + "SystemdCgroup = true\n", Wanted()) == ""
     assert "not among runc" in containerd.dump_problem(V2, Wanted())
+    assert containerd.dump_problem(dump.replace("nvidia-container-runtime", "runc"), Wanted()) == "runtime nvidia runs /usr/bin/runc"
 
 
 CRIO = """[crio.runtime]
