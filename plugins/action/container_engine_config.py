@@ -75,6 +75,8 @@ class ActionModule(ActionBase):
             there = ", ".join(sorted(info["engines"])) or "none"
             raise AnsibleActionFail(f"engine is {engine!r}, which is not installed on this host; engines here: {there}")
         wanted = Wanted(present=args["state"] == "present", default_runtime=args["default_runtime"], cdi=args["cdi"])
+        if users and facts["rootless"][0]["uid"] is None:
+            raise AnsibleActionFail(f"user is {args['user']!r}, and there is no such user on this host")
         plan = plan_rootless(facts["rootless"][0], facts, wanted) if users else plan_engine(engine, facts, wanted, info)
         blocking = [finding for finding in plan.answer.findings if finding.severity == "block"]
         if blocking:

@@ -17,6 +17,7 @@ import typing as t
 from ._config_files import read_config
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
+_NODES = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/nvidia-caps-imex-channels/*")
 _PATH = re.compile(r"[\"']?(?:hostPath|path)[\"']?\s*:\s*[\"']?(/[^\s\"',}]+)")
 
 
@@ -28,7 +29,7 @@ def read_cdi() -> dict[str, t.Any]:
         names = sorted(os.listdir(real)) if real not in seen and os.path.isdir(real) else []
         specs += [read_config(f"{folder}/{name}") for name in names if name.endswith((".json", ".yaml", ".yml"))]
         seen.add(real)
-    paths = set(glob.glob("/dev/nvidia*"))
+    paths = {path for pattern in _NODES for path in glob.glob(pattern)}
     for spec in specs:
         if "nvidia.com/" in (spec["text"] or ""):
             paths.update(_PATH.findall(spec["text"]))

@@ -59,7 +59,8 @@ def with_imports(root: dict[str, t.Any], *more: str) -> list[dict[str, t.Any]]:
     """The root file, the files that its `imports` list names, and `more`. The list is found without parsing: it only says what to read."""
     files = {root["path"]: root}
     listed = _IMPORTS.search(root["text"] or "")
-    patterns = _QUOTED.findall(listed.group(1)) if listed else []
+    folder = os.path.dirname(root["path"])  # where containerd takes a relative import from
+    patterns = [os.path.join(folder, pattern) for pattern in _QUOTED.findall(listed.group(1))] if listed else []
     for pattern in [*patterns, *more]:
         for path in sorted(glob.glob(pattern)) if set(pattern) & set("*?[") else [pattern]:
             files.setdefault(path, read_config(path))

@@ -58,8 +58,11 @@ def in_container(
         devices = [word for uuid in wanted for word in ("--device", f"{KIND}={uuid}")]
     else:
         devices = ["--runtime", "nvidia", "-e", "NVIDIA_VISIBLE_DEVICES=" + ",".join(wanted), "-e", "NVIDIA_DRIVER_CAPABILITIES=utility"]
-    argv = [client, "run", "--rm", "--network", "none", *devices, *arguments, image, *command]
+    name = f"gpufleet-check-{os.getpid()}"
+    argv = [client, "run", "--rm", "--name", name, "--pull", "never", "--network", "none", *devices, *arguments, image, *command]
     result = run(argv, timeout=timeout)
+    if result.state != "ok":
+        run([client, "rm", "-f", name], timeout=timeout)  # the client is gone, its container may not be
     if not result.success:
         raise HostError(f"{' '.join(argv)}: {_why(result)}")
     return uuids(result.out)
@@ -81,6 +84,8 @@ def dry_run(wanted: t.Sequence[str], timeout: float) -> tuple[list[str], list[st
 
 def compare(outside: t.Sequence[str], wanted: t.Sequence[str], inside: t.Sequence[str]) -> list[str]:
     """What is wrong."""
+    if not outside:
+        return ["NVML shows no GPU on this host, so there is nothing to compare with"]
     problems = [f"{uuid} is asked for and not on this host" for uuid in wanted if uuid not in outside]
     problems += [f"{uuid} is not in the container" for uuid in wanted if uuid in outside and uuid not in inside]
     return problems + [f"{uuid} is in the container and was not given to it" for uuid in inside if uuid not in wanted]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import glob
 import json
 import os
@@ -15,20 +17,12 @@ from ._cdi_host import read_cdi
 from ._config_files import read_config
 from ._engines_host import UNITS, read_engines, running_containers, show_units
 from ._files import read_text, sha256
-from ._paths import RUN_DIR, VAR_DIR
+from ._paths import CONTAINER_FILES, CONTAINER_RECORD, RUN_DIR
 from ._subprocess import run
 
 REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service", "gpufleet-docker-cdi.service")
-RECORD = VAR_DIR + "/container_toolkit.json"
 ENGINES_RECORD = RUN_DIR + "/container_engines.json"
-OWNED = (
-    "/etc/apt/keyrings/gpufleet-container-toolkit.asc",
-    "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources",
-    "/etc/yum.repos.d/gpufleet-container-toolkit.repo",
-    "/etc/systemd/system/gpufleet-cdi-refresh.service",
-    "/etc/systemd/system/gpufleet-docker-cdi.service",
-    "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet.conf",
-)
+_KEY_ID = bytes.fromhex("DDCAE044F796ECB0")
 _SOURCE_FILES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources", "/etc/yum.repos.d/*.repo")
 _TOOLKIT_URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
 
@@ -37,7 +31,7 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
     """The whole answer of container_info."""
     units = show_units([*UNITS.values(), *REFRESH])
     return {
-        "engines": read_engines(units, {user: os.path.expanduser(f"~{user}") for user in rootless_users}),
+        "engines": read_engines(units, rootless_users),
         "engines_record": _json(ENGINES_RECORD),
         "running_containers": running_containers(),
         "cdi": read_cdi(),
@@ -45,10 +39,11 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
             "ctk": _ctk_version(),
             "config": read_config("/etc/nvidia-container-runtime/config.toml"),
             "units": {name: _unit(units[name]) for name in REFRESH if name in units},
-            "record": _json(RECORD),
+            "record": _json(CONTAINER_RECORD),
         },
         "sources": _sources(),
-        "owned": {path: _owned(path) for path in OWNED},
+        "old_keys": _old_keys(),
+        "owned": {path: _owned(path) for path in CONTAINER_FILES},
     }
 
 
@@ -73,6 +68,28 @@ def _sources() -> list[dict[str, t.Any]]:
     """Package sources that name a repository of the toolkit."""
     files = [read_config(path) for pattern in _SOURCE_FILES for path in sorted(glob.glob(pattern))]
     return [file for file in files if file["text"] and _TOOLKIT_URL.search(file["text"])]
+
+
+def _old_keys() -> list[str]:
+    """Files by which apt trusts the toolkit repository's key everywhere: the key's signature on itself names it, whatever the file is."""
+    found = []
+    for path in ("/etc/apt/trusted.gpg", *sorted(glob.glob("/etc/apt/trusted.gpg.d/*"))):
+        try:
+            with open(path, "rb") as source:
+                content = source.read(1 << 20)
+        except OSError:
+            continue
+        if _KEY_ID in content or _KEY_ID in _unarmoured(content):
+            found.append(path)
+    return found
+
+
+def _unarmoured(content: bytes) -> bytes:
+    body = re.search(rb"\n\r?\n(.*?)\n[=-]", content, re.DOTALL)
+    try:
+        return base64.b64decode(body.group(1)) if body else b""
+    except binascii.Error:
+        return b""
 
 
 def _owned(path: str) -> t.Optional[dict[str, t.Any]]:

@@ -18,9 +18,9 @@ import time
 import typing as t
 
 from ._container_info import ENGINES_RECORD
-from ._engines_host import docker_info, show_units
+from ._engines_host import docker_info, docker_socket, show_units
 from ._errors import HostError
-from ._files import read_text, write_text
+from ._files import read_text, sha256, write_text
 from ._paths import RUN_DIR, VAR_DIR
 from ._subprocess import run
 
@@ -34,7 +34,7 @@ class Job(t.NamedTuple):
     engine: str
     unit: str
     files: list[dict[str, t.Any]]
-    """[{path, text}]; text None removes the file."""
+    """[{path, text, seen}]; text None removes the file, seen is the digest of the text that the controller decided about."""
     stage: dict[str, str]
     validate: list[str]
     dump: list[str]
@@ -57,6 +57,7 @@ def apply(job: Job) -> Outcome:
     if job.validate:
         _judge_staged(job)
     saved = {file["path"]: _saved(os.path.realpath(file["path"])) for file in job.files}
+    _unchanged(job)
     backups = [path for path in (_back_up(file["path"]) for file in job.files) if path]
     try:
         for file in job.files:
@@ -66,7 +67,7 @@ def apply(job: Job) -> Outcome:
     except (HostError, OSError) as exc:
         _put_back(job, saved)
         raise HostError(f"{exc}. The old configuration of {job.engine} is back in place") from exc
-    if job.action == "restart":
+    if job.action == "restart" and not job.user:
         _record(job)
     return Outcome([file["path"] for file in job.files], backups, job.action)
 
@@ -83,6 +84,13 @@ def _judge_staged(job: Job) -> None:
             raise HostError(f"{job.engine} refuses the new configuration, nothing was written: {said}")
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def _unchanged(job: Job) -> None:
+    """Between reading and writing lies a round trip: what somebody wrote meanwhile must not be lost."""
+    for file in job.files:
+        if (sha256(file["path"]) or "") != file["seen"]:
+            raise HostError(f"{file['path']} was changed by somebody else while this run was deciding; nothing was written, run again")
 
 
 def _judge_dump(job: Job) -> None:
@@ -113,22 +121,28 @@ def _act(job: Job) -> None:
 def _answers(job: Job) -> bool:
     if _systemctl(job, "is-active", "--quiet", job.unit).rc != 0:
         return False
-    return job.engine != "docker" or bool(job.user) or docker_info() is not None
+    return job.engine != "docker" or docker_info(path=docker_socket(job.user)) is not None
 
 
 def _last_words(job: Job) -> str:
-    result = run(["journalctl", "-u", job.unit, "-n", "6", "-o", "cat", "--no-pager"], timeout=10)
+    whose = [f"_UID={pwd.getpwnam(job.user).pw_uid}"] if job.user else ["-u", job.unit]
+    result = run(["journalctl", *whose, "-n", "6", "-o", "cat", "--no-pager"], timeout=10)
     return f"; its last lines: {result.out.strip()[-800:]}" if result.out.strip() else ""
 
 
 def _saved(path: str) -> t.Optional[str]:
-    return read_text(path)
+    """As it is, line ends included."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as source:
+            return source.read()
+    except FileNotFoundError:
+        return None
 
 
 def _back_up(path: str) -> t.Optional[str]:
     """A copy out of reach of the engine: one beside the file could be imported by it."""
     real = os.path.realpath(path)
-    text = read_text(real)
+    text = _saved(real)
     if text is None:
         return None
     name = path.strip("/").replace("/", "_")

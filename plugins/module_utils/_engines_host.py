@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -41,8 +42,8 @@ def show_units(names: t.Sequence[str], timeout: float = 10.0) -> dict[str, dict[
     return units
 
 
-def read_engines(units: Units, rootless: t.Mapping[str, str]) -> dict[str, dict[str, t.Any]]:
-    """Engine → facts; engines that are not there are left out. `rootless`: user → home of rootless Docker."""
+def read_engines(units: Units, rootless: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+    """Engine → facts; engines that are not there are left out. `rootless`: users of rootless Docker."""
     found = {}
     for engine in BINARIES:
         unit = units.get(UNITS.get(engine, ""), {})
@@ -55,7 +56,7 @@ def read_engines(units: Units, rootless: t.Mapping[str, str]) -> dict[str, dict[
             facts["files"] = [read_config("/etc/docker/daemon.json")]
             facts["arguments"] = _arguments(unit)
             facts["running"] = docker_info() if facts["unit"]["active"] == "active" else None
-            facts["rootless"] = [_rootless(user, home) for user, home in rootless.items()]
+            facts["rootless"] = [_rootless(user) for user in rootless]
         elif engine == "containerd":
             root = read_config(_option(unit, ("--config", "-c")) or "/etc/containerd/config.toml")
             facts["files"] = with_imports(root, "/etc/containerd/conf.d/*.toml", "/etc/containerd/conf.d/99-nvidia.toml")
@@ -71,15 +72,24 @@ def read_engines(units: Units, rootless: t.Mapping[str, str]) -> dict[str, dict[
 class _DockerConnection(http.client.HTTPConnection):
     """The daemon's API: the command-line client is a package of its own on some systems."""
 
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("docker", timeout=timeout)
+        self.path = path
+
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(DOCKER_SOCKET)
+        self.sock.connect(self.path)
 
 
-def docker_info(timeout: float = 15.0) -> t.Optional[dict[str, t.Any]]:
+def docker_socket(user: str = "") -> str:
+    """Where the host's Docker listens, or the rootless one of a user."""
+    return f"/run/user/{pwd.getpwnam(user).pw_uid}/docker.sock" if user else DOCKER_SOCKET
+
+
+def docker_info(timeout: float = 15.0, path: str = DOCKER_SOCKET) -> t.Optional[dict[str, t.Any]]:
     """What the running daemon says of itself; None if it does not answer."""
-    connection = _DockerConnection("docker", timeout=timeout)
+    connection = _DockerConnection(path, timeout)
     try:
         connection.request("GET", "/info")
         answer = json.loads(connection.getresponse().read())
@@ -150,5 +160,29 @@ def _dump(argv: t.Sequence[str]) -> dict[str, t.Any]:
     return {"state": "ok" if result.success else "failed", "text": result.out if result.success else "", "error": result.err.strip()[-600:]}
 
 
-def _rootless(user: str, home: str) -> dict[str, t.Any]:
-    return {"user": user, **read_config(f"{home}/.config/docker/daemon.json")}
+def _rootless(user: str) -> dict[str, t.Any]:
+    """Rootless Docker of one user: its file, what its daemon says, and whether it sees /run/cdi; uid None where there is no such user."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return {"user": user, "uid": None}
+    file = read_config(f"{entry.pw_dir}/.config/docker/daemon.json")
+    if file["state"] == "ok" and os.stat(file["real"]).st_uid != entry.pw_uid:
+        # root must not be led to somebody else's file by a link in a user's home.
+        file.update(state="unreadable", text=None, reason=f"it does not belong to {user}")
+    return {
+        "user": user,
+        "uid": entry.pw_uid,
+        "running": docker_info(path=docker_socket(user)),
+        "sees_cdi": _sees_cdi(entry.pw_uid),
+        **file,
+    }
+
+
+def _sees_cdi(uid: int) -> t.Optional[bool]:
+    """rootlesskit gives its daemon a copy of the names in /run as they were at its start: a /run/cdi that came later is not in it."""
+    try:
+        with open(f"/run/user/{uid}/dockerd-rootless/child_pid", encoding="ascii") as source:
+            return os.path.isdir(f"/proc/{int(source.read())}/root/run/cdi")
+    except (OSError, ValueError):
+        return None

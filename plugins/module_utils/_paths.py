@@ -30,6 +30,28 @@ CUDA_LD = "/etc/ld.so.conf.d/gpufleet-cuda.conf"
 CUDA_COMPAT_LD = "/etc/ld.so.conf.d/00-gpufleet-cuda-compat.conf"
 """Read first, so that libcuda of a compat package comes before the driver's."""
 
+CONTAINER_RECORD = VAR_DIR + "/container_toolkit.json"
+TOOLKIT_APT_KEY = "/etc/apt/keyrings/gpufleet-container-toolkit.asc"
+TOOLKIT_APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources"
+TOOLKIT_DNF_SOURCE = "/etc/yum.repos.d/gpufleet-container-toolkit.repo"
+CDI_UNIT = "/etc/systemd/system/gpufleet-cdi-refresh.service"
+CDI_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet.conf"
+CDI_FOR_ROOTLESS = VAR_DIR + "/cdi"
+"""A folder outside of /etc and /run, of which rootlesskit shows links only, and CDI does not follow a folder that is a link."""
+CDI_TMPFILES = "/etc/tmpfiles.d/gpufleet-cdi.conf"
+DOCKER_CDI_UNIT = "/etc/systemd/system/gpufleet-docker-cdi.service"
+DOCKER_CDI_USER_UNIT = "/etc/systemd/user/gpufleet-docker-cdi.service"
+CONTAINER_FILES = (
+    TOOLKIT_APT_KEY,
+    TOOLKIT_APT_SOURCE,
+    TOOLKIT_DNF_SOURCE,
+    CDI_UNIT,
+    DOCKER_CDI_UNIT,
+    DOCKER_CDI_USER_UNIT,
+    CDI_DROP_IN,
+    CDI_TMPFILES,
+)
+
 GPU_CLOCKS = RUN_DIR + "/gpu_clocks.json"
 GOVERNOR_STATE = RUN_DIR + "/power_governor.json"
 
@@ -55,6 +77,7 @@ OWNED_FILES: tuple[str, ...] = (
     GPU_SETTINGS,
     GPU_CLOCKS,
     GOVERNOR_STATE,
+    *CONTAINER_FILES,
 )
 """Files outside /var that this collection writes; `gpu_info` reports the hash of each."""
 

@@ -80,6 +80,9 @@ options:
           text:
             description: Internal; content, which may hold credentials.
             type: str
+          seen:
+            description: Internal; digest of what was read there.
+            type: str
       stage:
         description: Internal; files of the staged copy.
         type: dict
@@ -161,7 +164,11 @@ def main() -> None:
     job_spec = {
         "engine": {"type": "str"},
         "unit": {"type": "str"},
-        "files": {"type": "list", "elements": "dict", "options": {"path": {"type": "path"}, "text": {"type": "str", "no_log": True}}},
+        "files": {
+            "type": "list",
+            "elements": "dict",
+            "options": {"path": {"type": "path"}, "text": {"type": "str", "no_log": True}, "seen": {"type": "str"}},
+        },
         "stage": {"type": "dict"},
         "validate": {"type": "list", "elements": "str"},
         "dump": {"type": "list", "elements": "str"},

@@ -63,7 +63,7 @@ attributes:
     support: full
     details: The container is removed; nothing is left.
 notes:
-  - No image is pulled by way of this module unless the engine does so by itself; give it one that is there.
+  - No image is pulled; give it one that is there.
 """
 
 EXAMPLES = r"""

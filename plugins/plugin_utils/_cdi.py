@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import yaml
 
 KIND = "nvidia.com/gpu"
+CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 PATH = "/var/run/cdi/nvidia.yaml"
 """Where the toolkit's own refresh unit writes."""
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -50,6 +51,9 @@ def parse(path: str, text: str | None, reason: str = "") -> Spec:
         mark = getattr(error, "problem_mark", None)
         spec.error = f"line {mark.line + 1}: {getattr(error, 'problem', error)}" if mark else str(error)
         return spec
+    except RecursionError:
+        spec.error = "nested too deeply"
+        return spec
     except ValueError as error:
         spec.error = str(error)
         return spec
@@ -57,27 +61,37 @@ def parse(path: str, text: str | None, reason: str = "") -> Spec:
         spec.error = "it has no kind"
         return spec
     spec.kind, spec.version = tree["kind"], str(tree.get("cdiVersion") or "")
-    devices = [device for device in tree.get("devices") or [] if isinstance(device, dict)]
-    spec.names = {str(device.get("name")) for device in devices}
+    devices = _dicts(tree.get("devices"))
+    spec.names = {str(device["name"]) for device in devices if isinstance(device.get("name"), (str, int))}
     for edits in (tree.get("containerEdits"), *(device.get("containerEdits") for device in devices)):
         _edits(spec, edits if isinstance(edits, dict) else {})
     return spec
 
 
 def _edits(spec: Spec, edits: t.Mapping[str, t.Any]) -> None:
-    for node in edits.get("deviceNodes") or []:
-        spec.nodes[node.get("hostPath") or node.get("path") or ""] = (node.get("major"), node.get("minor"))
-    for mount in edits.get("mounts") or []:
-        path = str(mount.get("hostPath") or "")
+    for node in _dicts(edits.get("deviceNodes")):
+        spec.nodes[_text(node.get("hostPath")) or _text(node.get("path"))] = (node.get("major"), node.get("minor"))
+    for mount in _dicts(edits.get("mounts")):
+        path = _text(mount.get("hostPath"))
         spec.files.add(path)
         found = _VERSIONED.search(path)
         if found:
             spec.driver = found.group(1)
-    for hook in edits.get("hooks") or []:
-        spec.files.add(str(hook.get("path") or ""))
-        for argument in hook.get("args") or []:
-            if str(argument).startswith("--host-driver-version="):
-                spec.driver = spec.driver or str(argument).partition("=")[2]
+    for hook in _dicts(edits.get("hooks")):
+        spec.files.add(_text(hook.get("path")))
+        arguments = hook.get("args")
+        for argument in arguments if isinstance(arguments, list) else ():
+            if _text(argument).startswith("--host-driver-version="):
+                spec.driver = spec.driver or argument.partition("=")[2]
+
+
+def _dicts(value: t.Any) -> list[dict[str, t.Any]]:
+    """The mappings of a list: what somebody wrote by hand can be anything."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True)
@@ -98,12 +112,19 @@ def stale(spec: Spec, real: Reality) -> list[str]:
     why = []
     if spec.driver and real.driver and spec.driver != real.driver:
         why.append(f"it is of driver {spec.driver}, the host has {real.driver}")
+    why.extend(no_control_nodes(real))
     why.extend(_nodes(spec, real))
     gone = sorted(path for path in spec.files if path in real.paths and real.paths[path] is None)
     if gone:
         why.append(f"not on the host: {_some(gone)}")
     why.extend(_devices(spec, real))
     return why
+
+
+def no_control_nodes(real: Reality) -> list[str]:
+    """Nodes that a container needs and that nobody has made yet; on a host without any node there is nothing to compare with."""
+    gpus = any(re.fullmatch(r"/dev/nvidia\d+", path) and there and there["type"] == "char" for path, there in real.paths.items())
+    return [f"device node {path} is not there" for path in CONTROL if gpus and not real.paths.get(path)]
 
 
 def _nodes(spec: Spec, real: Reality) -> list[str]:

@@ -30,6 +30,8 @@ class Wanted:
     default_runtime: DefaultRuntime = "keep"
     cdi: bool = True
     runtime_path: str = RUNTIME_PATH
+    spec_dir: str = ""
+    """One more folder of CDI specifications that the engine must be told."""
 
 
 @dataclass(frozen=True)

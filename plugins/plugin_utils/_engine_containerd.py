@@ -11,8 +11,8 @@ wherever the engine would otherwise lose the rest, and is compared with that ane
 from __future__ import annotations
 
 import copy
-import fnmatch
 import typing as t
+from pathlib import PurePosixPath
 
 from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, deep, differences, is_runtime, model_of, put, table
 from ._engine_text import BrokenText, Tree, dump_toml, edit_toml, parse_toml
@@ -95,16 +95,27 @@ def read(answer: EngineAnswer, files: t.Mapping[str, HostFile], version: str | N
             fix="Upgrade this collection, or add the NVIDIA runtime by hand and leave containerd out of the engines.",
         )
         return None
+    imports = [_absolute(pattern, root) for pattern in imports]
     order = sorted((path for path in trees if path not in (root, DROP_IN)), key=lambda path: (_position(path, imports), path))
     base = copy.deepcopy(tree)
     for path in order:
         if _position(path, imports) < len(imports):
             base = overlay(base, trees[path], merges(version))
-    return Config(schema, tree, base, trees.get(DROP_IN, {}), any(fnmatch.fnmatch(DROP_IN, pattern) for pattern in imports))
+    return Config(schema, tree, base, trees.get(DROP_IN, {}), any(_matches(DROP_IN, pattern) for pattern in imports))
 
 
 def _position(path: str, imports: t.Sequence[str]) -> int:
-    return next((index for index, pattern in enumerate(imports) if fnmatch.fnmatch(path, pattern)), len(imports))
+    return next((index for index, pattern in enumerate(imports) if _matches(path, pattern)), len(imports))
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """As a shell does it: a star stays within its folder."""
+    return PurePosixPath(path).match(pattern)
+
+
+def _absolute(pattern: str, root: str) -> str:
+    """containerd takes a relative import from the folder of the file that has it."""
+    return str(PurePosixPath(root).parent / pattern)
 
 
 def merges(version: str | None) -> bool:
@@ -203,7 +214,7 @@ def _stage(answer: EngineAnswer, config: Config, files: t.Mapping[str, HostFile]
     text = future.pop(root, "")
     imports = parse_toml(text).get("imports")
     if imports:
-        text = edit_toml(text, {**parse_toml(text), "imports": ["{stage}" + pattern for pattern in imports]})
+        text = edit_toml(text, {**parse_toml(text), "imports": ["{stage}" + _absolute(pattern, root) for pattern in imports]})
     answer.stage = {"config.toml": text, **{path.lstrip("/"): content for path, content in future.items()}}
     answer.validate = [binary, "--config", "{stage}/config.toml", "config", "dump"]
     answer.dump = [binary, "--config", root, "config", "dump"]
@@ -220,7 +231,9 @@ def dump_problem(dump: str, wanted: Wanted) -> str:
     entry = runtimes.get(RUNTIME)
     if not wanted.present:
         return f"runtime {RUNTIME} is still there" if entry else ""
-    if not isinstance(entry, dict) or not is_runtime(table(entry, "options").get("BinaryName")):
+    if isinstance(entry, dict) and not is_runtime(table(entry, "options").get("BinaryName")):
+        return f"runtime {RUNTIME} runs {table(entry, 'options').get('BinaryName') or 'the default binary'}"
+    if not isinstance(entry, dict):
         return f"runtime {RUNTIME} is not among {', '.join(runtimes) or 'none'}"
     runc = table(runtimes, "runc", "options").get("SystemdCgroup")
     if runc is True and table(entry, "options").get("SystemdCgroup") is not True:

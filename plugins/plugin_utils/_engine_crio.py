@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, deep, differences, is_runtime, model_of, put, table
@@ -36,7 +37,7 @@ def _plan(answer: EngineAnswer, wanted: Wanted, trees: t.Mapping[str, Tree], fil
     before = trees.get(DROP_IN, {})
     base: Tree = {}
     for path in sorted((path for path in trees if path != DROP_IN), key=lambda path: (path != ROOT, path)):
-        base = deep(base, trees[path])
+        base = overlay(base, trees[path])
     if not wanted.present:
         if before:
             answer.files.append(NewFile(DROP_IN, None, ("crio.runtime.runtimes.nvidia",)))
@@ -50,6 +51,14 @@ def _plan(answer: EngineAnswer, wanted: Wanted, trees: t.Mapping[str, Tree], fil
         answer.stage.setdefault("crio.conf", "")
         answer.validate = [binary, "--config", "{stage}/crio.conf", "--config-dir", "{stage}/crio.conf.d", "config"]
         answer.dump = [binary, "config"]
+
+
+def overlay(base: Tree, over: Tree) -> Tree:
+    """One file on another, as CRI-O does it: keys one by one, but a runtime that a later file names is that file's alone."""
+    out = t.cast(Tree, deep(base, over))
+    for name, entry in table(over, "crio", "runtime", "runtimes").items():
+        put(out, copy.deepcopy(entry), "crio", "runtime", "runtimes", name)
+    return out
 
 
 def drop_in(base: Tree, before: Tree, wanted: Wanted) -> Tree:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import typing as t
 
+from ..module_utils._paths import CDI_FOR_ROOTLESS
 from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, differences, is_runtime
 from ._engine_text import Tree, dump_json, parse_json
 from ._versions import key as version_key
@@ -20,6 +21,9 @@ CDI_FROM = "25.0"
 """First release with `features.cdi`."""
 CDI_BY_ITSELF = "28.3"
 """First release that has it on without being told."""
+SHOWS_CDI_FROM = "28.0"
+"""First release whose rootless start script shows /etc/cdi and /run/cdi as folders."""
+SPEC_DIRS = ["/etc/cdi", "/var/run/cdi"]
 VALIDATES_FROM = "23.0"
 
 Need = t.Literal["none", "reload", "restart", "unknown"]
@@ -37,9 +41,9 @@ def plan_files(wanted: Wanted, file: HostFile, version: str | None, binary: str,
 
 def _plan(answer: EngineAnswer, wanted: Wanted, file: HostFile, version: str | None, command: list[str]) -> None:
     before = parse_json(file.text)
-    for key, kind in (("runtimes", dict), ("features", dict), ("default-runtime", str)):
+    for key, kind in (("runtimes", dict), ("features", dict), ("default-runtime", str), ("cdi-spec-dirs", list)):
         if key in before and not isinstance(before[key], kind):
-            answer.misshapen(file.path, key, before[key], "an object" if kind is dict else "text")
+            answer.misshapen(file.path, key, before[key], {dict: "an object", str: "text"}.get(kind, "a list"))
             return
     after = merged(before, wanted, version)
     if after == before:
@@ -61,10 +65,17 @@ def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
             del after["runtimes"]
         if after.get("default-runtime") == RUNTIME:
             del after["default-runtime"]
+        left = [folder for folder in after.get("cdi-spec-dirs", []) if folder != CDI_FOR_ROOTLESS]
+        if left != after.get("cdi-spec-dirs", []):
+            after["cdi-spec-dirs"] = left
+            if left == SPEC_DIRS:
+                del after["cdi-spec-dirs"]
         return after
     runtime = runtimes.get(RUNTIME)
-    if not isinstance(runtime, dict) or not is_runtime(runtime.get("path")):
-        kept = {key: value for key, value in runtime.items() if key != "path"} if isinstance(runtime, dict) else {"args": []}
+    if not _is_ours(runtime):
+        # With runtimeType and options the daemon would refuse a path beside them.
+        gone = ("path", "runtimeType", "options")
+        kept = {key: value for key, value in runtime.items() if key not in gone} if isinstance(runtime, dict) else {"args": []}
         after.setdefault("runtimes", {})[RUNTIME] = {"path": wanted.runtime_path, **kept}
     if wanted.default_runtime == "nvidia":
         after["default-runtime"] = RUNTIME
@@ -72,7 +83,22 @@ def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
         del after["default-runtime"]
     if wanted.cdi and needs_cdi_switch(version) and after.get("features", {}).get("cdi") is not True:
         after.setdefault("features", {})["cdi"] = True
+    if wanted.cdi and wanted.spec_dir and wanted.spec_dir not in after.get("cdi-spec-dirs", []):
+        after["cdi-spec-dirs"] = [*after.get("cdi-spec-dirs", SPEC_DIRS), wanted.spec_dir]
     return after
+
+
+def rootless_spec_dir(version: str | None) -> str:
+    """The folder that rootless Docker needs in releases whose start script does not show it /run/cdi itself (moby/moby#47676, #48541)."""
+    return CDI_FOR_ROOTLESS if version and version_key(CDI_FROM) <= version_key(version) < version_key(SHOWS_CDI_FROM) else ""
+
+
+def _is_ours(runtime: t.Any) -> bool:
+    """NVIDIA's binary, named by path or as the binary of a shim."""
+    if not isinstance(runtime, dict):
+        return False
+    options = runtime.get("options")
+    return is_runtime(runtime.get("path")) or (isinstance(options, dict) and is_runtime(options.get("BinaryName")))
 
 
 def needs_cdi_switch(version: str | None) -> bool:
@@ -86,6 +112,8 @@ def running_need(wanted: Wanted, after: Tree, running: t.Mapping[str, t.Any] | N
         return "unknown"
     runtimes = running.get("Runtimes") or {}
     if wanted.cdi and wanted.present and needs_cdi_switch(version) and not running.get("CDISpecDirs"):
+        return "restart"
+    if wanted.cdi and wanted.spec_dir and wanted.spec_dir not in (running.get("CDISpecDirs") or []):
         return "restart"
     if (RUNTIME in runtimes) != wanted.present:
         return "reload"

@@ -35,6 +35,8 @@ def parse_json(text: str) -> Tree:
         tree = json.loads(text, object_pairs_hook=_no_twins)
     except json.JSONDecodeError as error:
         raise BrokenText(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except RecursionError as error:
+        raise BrokenText("line 1: nested too deeply") from error
     if not isinstance(tree, dict):
         raise BrokenText(f"line 1: expected an object, found {type(tree).__name__}")
     return tree
@@ -48,6 +50,8 @@ def parse_toml(text: str) -> Tree:
         reason = re.sub(r" \(at .*\)$", "", str(error))
         where = f"line {place.group(1)}, column {place.group(2)}" if place else f"line {text.count(chr(10)) + 1} (end of file)"
         raise BrokenText(f"{where}: {reason}") from error
+    except RecursionError as error:
+        raise BrokenText("line 1: nested too deeply") from error
 
 
 def dump_json(tree: Tree, like: str = "") -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import typing as t
 from dataclasses import dataclass, field
 
@@ -29,7 +31,8 @@ class EnginePlan:
     disruption: Disruption = "none"
     user: str = ""
     unit: str = ""
-    extra: dict[str, t.Any] = field(default_factory=dict)
+    seen: dict[str, str] = field(default_factory=dict)
+    """Path → digest of the text that this plan was made from, empty for a file that was not there."""
 
     @property
     def work(self) -> bool:
@@ -40,7 +43,7 @@ class EnginePlan:
         return {
             "engine": self.engine,
             "unit": self.unit,
-            "files": [{"path": file.path, "text": file.text} for file in self.answer.files],
+            "files": [{"path": file.path, "text": file.text, "seen": self.seen.get(file.path, "")} for file in self.answer.files],
             "stage": self.answer.stage,
             "validate": self.answer.validate,
             "dump": self.answer.dump,
@@ -66,7 +69,7 @@ def plan_engine(engine: str, facts: t.Mapping[str, t.Any], wanted: Wanted, info:
         answer = _engine_crio.plan_files(wanted, files, binary)
     if engine == "containerd" and not answer.files and not answer.findings:
         _account(answer, facts.get("dump") or {}, wanted)
-    plan = EnginePlan(engine, answer, unit=UNITS[engine])
+    plan = EnginePlan(engine, answer, unit=UNITS[engine], seen=_digests(files))
     if facts["unit"]["active"] != "active" or answer.findings:
         return plan
     if engine == "docker":
@@ -77,6 +80,10 @@ def plan_engine(engine: str, facts: t.Mapping[str, t.Any], wanted: Wanted, info:
         plan.need, plan.why = "restart", "it was started before its files were changed"
     plan.disruption = _disruption(plan, facts, info)
     return plan
+
+
+def _digests(files: t.Sequence[HostFile]) -> dict[str, str]:
+    return {file.path: hashlib.sha256(file.text.encode()).hexdigest() for file in files if file.state == "ok"}
 
 
 def _account(answer: EngineAnswer, dump: t.Mapping[str, t.Any], wanted: Wanted) -> None:
@@ -94,12 +101,17 @@ def _account(answer: EngineAnswer, dump: t.Mapping[str, t.Any], wanted: Wanted) 
 
 
 def plan_rootless(file: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], wanted: Wanted) -> EnginePlan:
-    """Rootless Docker of one user: its own daemon.json, its own unit in the user's manager."""
-    answer = _engine_docker.plan_files(wanted, HostFile.of(file), facts.get("version"), facts["binary"])
-    plan = EnginePlan("docker", answer, unit="docker.service", user=str(file["user"]))
-    if answer.files:
-        # What runs for a user cannot be asked from outside; a restart of a daemon of theirs is theirs to notice.
-        plan.need, plan.why, plan.disruption = "restart", "its file changes", "host_service_restart"
+    """Rootless Docker of one user: its own daemon.json, its own unit in the user's manager, its own socket."""
+    his = HostFile.of(file)
+    wanted = dataclasses.replace(wanted, spec_dir=_engine_docker.rootless_spec_dir(facts.get("version")))
+    answer = _engine_docker.plan_files(wanted, his, facts.get("version"), facts["binary"])
+    plan = EnginePlan("docker", answer, unit="docker.service", user=str(file["user"]), seen=_digests([his]))
+    if answer.findings:
+        return plan
+    _docker_need(plan, {**facts, "running": file["running"]}, wanted, his)
+    if wanted.present and wanted.cdi and file["sees_cdi"] is False:
+        plan.need, plan.why = "restart", "it was started before /run/cdi was there"
+    plan.disruption = _disruption(plan, file, {})
     return plan
 
 

@@ -78,6 +78,7 @@ CATALOG: dict[str, str] = {
     "container_toolkit.unknown": "The matrix has no row for this container toolkit version.",
     "container_toolkit.advisory": "Security bulletins apply to this container toolkit.",
     "container_toolkit.engine_too_old": "A container engine is too old for the CDI specs of this toolkit.",
+    "container_toolkit.engine_without_cdi": "A container engine does not know CDI; it runs GPU containers with the runtime nvidia.",
     "container_toolkit.packages_differ": "The toolkit's packages have different versions.",
     "container_toolkit.cdi_duplicate": "Several CDI specs describe nvidia.com/gpu.",
     "container_toolkit.missing": "A container engine instance is asked for, the container toolkit is not there.",

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ._contracts import Finding
+from . import _cdi_readers
+from ._contracts import Finding, Severity
 from ._matrix_case import CONTAINER_RUNTIMES, Case
 from ._matrix_findings import finding
 from ._matrix_types import Row
@@ -89,28 +90,56 @@ def _advisories(case: Case, version: str) -> t.Iterator[Finding]:
 
 
 def _engines(case: Case, version: str) -> t.Iterator[Finding]:
-    rows: list[Row] = [row for row in case.matrix.section("toolkit_releases") if row.get("needs_engines")]
-    row = max((row for row in rows if key(row["version"]) <= key(version)), key=lambda item: key(item["version"]), default=None)
-    if row is None:
-        return
-    found = case.containers.get("engines") or {}
-    for name, needed in row["needs_engines"].items():
-        have = (found.get(name) or {}).get("version")
-        if not have or key(have) >= key(needed):
+    """`engines`, `engines_asked` and `older_spec` of the target are the role's: what it configures, and that it writes for old readers."""
+    row, limits = _cdi_readers.needed(case.matrix, version)
+    target = case.stack.get("container_toolkit") or {}
+    for name, needed in limits.items():
+        have = ((case.containers.get("engines") or {}).get(name) or {}).get("version")
+        if not have or name not in target.get("engines", limits):
             continue
         in_use = any(engine.get("runtime") == name for engine in case.engines)
-        older = newest(item["version"] for item in case.matrix.section("toolkit_releases") if key(item["version"]) < key(row["version"]))
-        yield finding(
-            "container_toolkit.engine_too_old",
-            case.severity(case.container_toolkit_asked, in_use),
-            row=row,
-            subject=name,
-            found=f"{name} {have} with container toolkit {version}",
-            needed=f"{name} {needed} or newer",
-            nearest=f"{name} {needed}",
-            message=f"Container toolkit {version} writes CDI specs that {name} {have} cannot read: it needs {needed} or newer.",
-            fix=f"Update {name}. (Toolkit {older} would work with it but has known vulnerabilities.)",
-        )
+        reach = _cdi_readers.reach(case.matrix, name, have, needed)
+        if reach == "none" and name != "podman":
+            yield _without_cdi(case, row, name, have, version)
+        elif reach == "none" or (reach == "older" and not target.get("older_spec") and _new_specs(case)):
+            yield _too_old(case, row, name, have, version, needed, case.severity(in_use, name in target.get("engines_asked", ())))
+
+
+def _new_specs(case: Case) -> bool:
+    """Whether what is written here is more than an old reader can; true where nothing is written yet."""
+    specs = [str(spec.get("cdi_version") or "") for spec in case.containers.get("cdi") or () if spec.get("kind") == KIND]
+    return not specs or any(_cdi_readers.is_new(version) for version in specs)
+
+
+def _too_old(case: Case, row: Row, name: str, have: str, version: str, needed: str, severity: Severity) -> Finding:
+    return finding(
+        "container_toolkit.engine_too_old",
+        severity,
+        row=row,
+        subject=name,
+        found=f"{name} {have} with container toolkit {version}",
+        needed=f"{name} {needed} or newer",
+        nearest=f"{name} {needed}",
+        message=f"Container toolkit {version} writes CDI specs that {name} {have} cannot read: it needs {needed} or newer.",
+        fix=f"Update {name}. From {case.matrix.value(_cdi_readers.RULE, 'reads_from', {}).get(name)} on the role "
+        "nvidia_container_toolkit has specs written that it can read (NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS="
+        f"{case.matrix.value(_cdi_readers.RULE, 'flag', '')}).",
+    )
+
+
+def _without_cdi(case: Case, row: Row, name: str, have: str, version: str) -> Finding:
+    first = case.matrix.value(_cdi_readers.RULE, "reads_from", {}).get(name)
+    return finding(
+        "container_toolkit.engine_without_cdi",
+        "info",
+        row=case.matrix.rows.get(_cdi_readers.RULE) or row,
+        subject=name,
+        found=f"{name} {have}",
+        needed=f"{name} {first} or newer for --device {KIND}=…",
+        nearest="the runtime nvidia",
+        message=f"{name} {have} does not know CDI; GPU containers work there by the runtime nvidia: the toolkit finds the devices itself.",
+        fix="Run them with --runtime nvidia (and NVIDIA_VISIBLE_DEVICES), or set nvidia_container_toolkit_default_runtime: nvidia.",
+    )
 
 
 def _state(case: Case) -> t.Iterator[Finding]:
@@ -126,14 +155,26 @@ def _state(case: Case) -> t.Iterator[Finding]:
             message="The packages of the container toolkit have different versions.",
             fix="Run the role nvidia_container_toolkit, which moves all four together.",
         )
-    specs = [spec for spec in case.containers.get("cdi") or () if spec.get("kind") == KIND]
-    if len(specs) > 1:
+    yield from _duplicates(case)
+
+
+def _duplicates(case: Case) -> t.Iterator[Finding]:
+    """In one folder they cancel each other out: engines drop a device that two files of equal rank define. In two, /var/run/cdi wins."""
+    specs = [str(spec.get("path")) for spec in case.containers.get("cdi") or () if spec.get("kind") == KIND]
+    folders = [path.rpartition("/")[0].replace("/var/run/", "/run/") for path in specs]
+    if len(specs) > 1 and not (case.stack.get("container_toolkit") or {}).get("cdi_remove_duplicates"):
+        clash = len(set(folders)) < len(folders)
         yield finding(
             "container_toolkit.cdi_duplicate",
-            "warn",
+            case.severity(clash and (case.container_toolkit_asked or bool(case.engines))),
             row=case.matrix.rows.get("rule.toolkit.refresh_units"),
-            found=", ".join(str(spec.get("path")) for spec in specs),
+            found=", ".join(specs),
             needed=f"one CDI spec of kind {KIND}",
-            message=f"{len(specs)} CDI specs describe {KIND}; engines take either, and the older one may name devices that are gone.",
-            fix="Keep the toolkit's own (/var/run/cdi/nvidia.yaml, from 1.18 on) and remove the others.",
+            message=f"{len(specs)} CDI specs describe {KIND}"
+            + (
+                " in one folder: engines drop each device that both of them define."
+                if clash
+                else "; engines prefer /var/run/cdi, and what only the other one names may be devices that are gone."
+            ),
+            fix="Set nvidia_container_toolkit_cdi_remove_duplicates: true, or remove all but the toolkit's own (/var/run/cdi/nvidia.yaml).",
         )

@@ -10,6 +10,7 @@ import typing as t
 from . import _toolkit_units
 from ._engine_common import Wanted
 from ._engines import DAEMONS, plan_engine
+from ._toolkit_engines import rootless_plans
 from ._toolkit_input import Draft, Settings
 from ._toolkit_packages import APT_KEY, NAMES, OWNED, RECORD, foreign_holds, reload_class
 
@@ -21,20 +22,21 @@ Info = t.Mapping[str, t.Any]
 def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> None:
     wanted = Wanted(present=False)
     work = []
-    for engine in DAEMONS:
-        if engine in info["engines"]:
-            item = plan_engine(engine, info["engines"][engine], wanted, info)
-            draft.plan.findings.extend(finding for finding in item.answer.findings if finding.severity == "block")
-            for file in item.answer.files:
-                draft.change("engine_config", file.path, list(file.parts), None, f"{engine}: NVIDIA's runtime goes out of {file.path}")
-            if item.need in ("reload", "restart"):
-                draft.change("engine_restart", item.unit, "running", item.need, f"{engine}: {item.need}", item.disruption)
-            if item.work:
-                work.append({"engine": engine, "user": ""})
+    plans = [plan_engine(engine, info["engines"][engine], wanted, info) for engine in DAEMONS if engine in info["engines"]]
+    for item in [*plans, *rootless_plans(draft, settings, info, wanted)]:
+        engine = f"{item.engine} of {item.user}" if item.user else item.engine
+        draft.plan.findings.extend(finding for finding in item.answer.findings if finding.severity == "block")
+        for file in item.answer.files:
+            draft.change("engine_config", file.path, list(file.parts), None, f"{engine}: NVIDIA's runtime goes out of {file.path}")
+        if item.need in ("reload", "restart"):
+            draft.change("engine_restart", item.unit, "running", item.need, f"{engine}: {item.need}", item.disruption)
+        if item.work:
+            work.append({"engine": item.engine, "user": item.user})
     if work:
         draft.plan.details["engines"] = work
     owned = [path for path, there in info["owned"].items() if there]
     units = [path for path in owned if path in (_toolkit_units.DROP_IN, *_UNITS)]
+    ours = (*OWNED, APT_KEY, _toolkit_units.TMPFILES, _toolkit_units.USER_UNIT, *units)
     for path in owned:
         draft.change("file", path, "present", None, f"{path} goes away", reload_class(info) if path in units else "none")
     installed = sorted(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))
@@ -44,7 +46,7 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
     record = info["toolkit"].get("record") or {}
     if owned or installed or record:
         draft.plan.details["absent"] = {
-            "files": [*(path for path in owned if path in (*OWNED, APT_KEY, *units)), *([RECORD] if record else [])],
+            "files": [*(path for path in owned if path in ours), *([RECORD] if record else [])],
             "lift": sorted(set(record.get("holds") or ()) & set((facts.get("packages") or {}).get("holds") or ())),
             "packages": installed if settings.packages else [],
             "reload": bool(units),

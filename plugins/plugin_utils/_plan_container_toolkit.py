@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from . import _toolkit_config
+from ._cdi_readers import older_engines
 from ._contracts import Context, Plan
 from ._engine_common import HostFile
 from ._engine_text import BrokenText
@@ -38,15 +39,39 @@ def plan(desired: Info, facts: Info, matrix: Matrix, context: Context) -> Plan:
         plan_absent(draft, settings, facts, info)
         return _done(draft)
     version = target_version(settings, facts, matrix, context.lock)
-    draft.plan.details["stack"] = {"container_toolkit": {"version": version}}
+    engines = chosen_engines(draft, settings, info)
+    older = _older_readers(settings, facts, info, matrix, version, engines)
+    draft.plan.details["stack"] = {"container_toolkit": _target(settings, version, engines, older)}
     plan_packages(draft, settings, facts, info, version)
     _config(draft, settings, info)
-    plan_engines(draft, settings, info, chosen_engines(draft, settings, info))
-    unit = plan_units(draft, settings, info, version)
+    plan_engines(draft, settings, info, engines)
+    unit = plan_units(draft, settings, info, version, bool(older))
     if settings.cdi:
-        plan_cdi(draft, settings, facts, info, unit)
+        plan_cdi(draft, settings, facts, info, unit, older)
     draft.plan.predicted = _predicted(draft, version)
     return _done(draft)
+
+
+def _target(settings: Settings, version: str, engines: t.Sequence[str], older: t.Sequence[t.Any]) -> dict[str, t.Any]:
+    """What the matrix must know to judge this role's ground and no more: engines that it leaves alone are none of its business."""
+    return {
+        "version": version,
+        "engines": [*engines] if settings.cdi else [],
+        "engines_asked": [*settings.engines],
+        "older_spec": bool(older),
+        "cdi_remove_duplicates": settings.cdi and settings.cdi_remove_duplicates,
+    }
+
+
+def _older_readers(
+    settings: Settings, facts: Info, info: Info, matrix: Matrix, version: str, engines: t.Sequence[str]
+) -> list[tuple[str, str]]:
+    """(engine, version) of those for whose sake specifications must be of an older version."""
+    if not settings.cdi:
+        return []
+    known = (facts.get("containers") or {}).get("engines") or {}
+    versions = {name: info["engines"][name].get("version") or (known.get(name) or {}).get("version") for name in engines}
+    return [(name, str(versions[name])) for name in older_engines(matrix, version, versions)]
 
 
 def _done(draft: Draft) -> Plan:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import typing as t
 
 from . import _cdi
+from ._cdi_readers import is_new
 from ._toolkit_input import Draft, Settings
 
 Info = t.Mapping[str, t.Any]
 
 
-def plan_cdi(draft: Draft, settings: Settings, facts: Info, info: Info, unit: str) -> None:
+def plan_cdi(draft: Draft, settings: Settings, facts: Info, info: Info, unit: str, older: t.Sequence[tuple[str, str]] = ()) -> None:
     real = reality(facts, info)
     specs = [_cdi.parse(spec["path"], spec["text"], spec["reason"]) for spec in info["cdi"]["specs"]]
     ours = [spec for spec in specs if spec.kind == _cdi.KIND or (spec.path == _cdi.PATH and spec.error)]
@@ -30,6 +31,8 @@ def plan_cdi(draft: Draft, settings: Settings, facts: Info, info: Info, unit: st
         )
         return
     why = _cdi.stale(main, real) if main else [f"there is none at {_cdi.PATH}"]
+    if main and is_new(main.version):
+        why += [f"it is of CDI version {main.version}, which {name} {version} does not read" for name, version in older]
     if why:
         draft.change("cdi", _cdi.PATH, why, "as the host is", f"the CDI specification is written anew: {'; '.join(why)}")
         draft.plan.details["cdi_refresh"] = unit

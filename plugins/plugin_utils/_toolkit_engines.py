@@ -48,9 +48,7 @@ def chosen_engines(draft: Draft, settings: Settings, info: Info) -> list[str]:
 def plan_engines(draft: Draft, settings: Settings, info: Info, engines: t.Sequence[str]) -> None:
     wanted = Wanted(default_runtime=t.cast(t.Any, settings.default_runtime), cdi=settings.cdi)
     plans = [plan_engine(engine, info["engines"][engine], wanted, info) for engine in engines if engine in DAEMONS]
-    docker = info["engines"].get("docker")
-    if docker:
-        plans += [plan_rootless(file, docker, wanted) for file in docker["rootless"]]
+    plans += rootless_plans(draft, settings, info, wanted)
     work = []
     for item in plans:
         draft.plan.findings.extend(item.answer.findings)
@@ -61,11 +59,34 @@ def plan_engines(draft: Draft, settings: Settings, info: Info, engines: t.Sequen
         draft.plan.details["engines"] = work
 
 
+def rootless_plans(draft: Draft, settings: Settings, info: Info, wanted: Wanted) -> list[EnginePlan]:
+    docker = info["engines"].get("docker") or {}
+    known = {file["user"]: file for file in docker.get("rootless") or () if file["uid"] is not None}
+    for user in settings.rootless_users:
+        if user not in known and wanted.present:
+            draft.find(
+                "no_rootless_docker",
+                "block",
+                f"Rootless Docker of {user} is asked for, and " + ("there is no such user." if docker else "Docker is not on this host."),
+                found=f"no user {user}" if docker else "no dockerd",
+                needed="a user of this host, and Docker",
+                fix=f"Create {user} and install Docker first, or take {user} out of nvidia_container_toolkit_rootless_users.",
+                subject=user,
+                component="container_engine",
+            )
+    return [plan_rootless(known[user], docker, wanted) for user in settings.rootless_users if user in known]
+
+
 def engine_changes(draft: Draft, item: EnginePlan) -> None:
     whose = f"{item.engine} of {item.user}" if item.user else item.engine
     for file in item.answer.files:
         draft.change("engine_config", file.path, None, list(file.parts), f"{whose}: {file.path} gets {', '.join(file.parts)}")
     if item.need in ("reload", "restart"):
         draft.change(
-            "engine_restart", item.unit, "running with older settings", item.need, f"{whose}: {item.need}, {item.why}", item.disruption
+            "engine_restart",
+            item.unit + (f" of {item.user}" if item.user else ""),
+            "running with older settings",
+            item.need,
+            f"{whose}: {item.need}, {item.why}",
+            item.disruption,
         )

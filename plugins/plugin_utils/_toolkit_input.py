@@ -77,6 +77,11 @@ def parse(desired: t.Mapping[str, t.Any]) -> tuple[Settings, list[Finding]]:
             values[key] = taken
     for mistake in _toolkit_config.check(values.get("config") or {}):
         wrong.append(bad_input(f"config[{mistake.key}]", mistake.value, mistake.expected, mistake.nearest))
+    mode, twice = values.get("mode"), (values.get("config") or {}).get("nvidia-container-runtime.mode")
+    if mode and twice is not None and twice != mode:
+        wrong.append(
+            bad_input("config[nvidia-container-runtime.mode]", twice, f"what nvidia_container_toolkit_mode says ({mode}), or nothing")
+        )
     return (Settings(**values) if not wrong else Settings()), wrong
 
 
@@ -95,13 +100,15 @@ def _read(key: str, value: t.Any) -> tuple[str, str | None, t.Any]:
         good = isinstance(value, (list, tuple)) and all(item in ENGINES for item in value)
         bad = next((item for item in value if item not in ENGINES), None) if isinstance(value, (list, tuple)) else value
         return (
-            ("", None, tuple(value))
+            ("", None, tuple(dict.fromkeys(value)))
             if good
             else (f"a list of {', '.join(ENGINES)}; empty for all that are found", _near(bad, ENGINES), None)
         )
     if key == "rootless_users":
-        good = isinstance(value, (list, tuple)) and all(isinstance(item, str) and re.match(r"^[a-z_][a-z0-9_-]*$", item) for item in value)
-        return ("", None, tuple(value)) if good else ("a list of user names", None, None)
+        good = isinstance(value, (list, tuple)) and all(
+            isinstance(item, str) and re.match(r"^[A-Za-z_][A-Za-z0-9_.-]*$", item) for item in value
+        )
+        return ("", None, tuple(dict.fromkeys(value))) if good else ("a list of user names", None, None)
     if key == "config":
         return ("", None, dict(value)) if isinstance(value, t.Mapping) else ("a map of dotted keys to values", None, None)
     return "a setting of this role", _near(key, Settings.__dataclass_fields__), None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..module_utils import _paths
 from ._matrix_model import Matrix
 from ._toolkit_input import Draft, Settings
 from ._versions import key as version_key
@@ -15,10 +16,8 @@ from ._versions import newest
 
 NAMES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
 SUPERSEDED = ("nvidia-docker2", "nvidia-container-runtime")
-APT_KEY = "/etc/apt/keyrings/gpufleet-container-toolkit.asc"
-APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources"
-DNF_SOURCE = "/etc/yum.repos.d/gpufleet-container-toolkit.repo"
-RECORD = "/var/lib/gpufleet/container_toolkit.json"
+RECORD, APT_KEY = _paths.CONTAINER_RECORD, _paths.TOOLKIT_APT_KEY
+APT_SOURCE, DNF_SOURCE = _paths.TOOLKIT_APT_SOURCE, _paths.TOOLKIT_DNF_SOURCE
 OWNED = (APT_SOURCE, DNF_SOURCE)
 BASE_URL = "https://nvidia.github.io/libnvidia-container"
 _URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
@@ -51,6 +50,7 @@ def plan_packages(draft: Draft, settings: Settings, facts: Info, info: Info, ver
         return
     _source(draft, settings, info, manager, facts)
     _versions(draft, settings, facts, info, version)
+    _superseded(draft, facts, info)
     _holds(draft, settings, facts, info, manager)
 
 
@@ -80,20 +80,28 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
         f"the four packages of the container toolkit go to {version}" if installed else f"install container toolkit {version}",
         reload_class(info),
     )
-    superseded = sorted(set(SUPERSEDED) & set(_installed(facts)))
     draft.plan.details["packages"] = {
         "version": version,
         "revision": revision,
         "names": list(NAMES),
-        "remove": superseded,
         "previous": installed,
     }
 
 
-def foreign_holds(draft: Draft, facts: Info, info: Info) -> None:
-    """Packages of the set that somebody else holds must not change."""
+def _superseded(draft: Draft, facts: Info, info: Info) -> None:
+    """nvidia-docker2 brings a daemon.json and wrappers that nobody maintains; without purge the file stays with all that is in it."""
+    found = sorted(set(SUPERSEDED) & set(_installed(facts)))
+    if found:
+        foreign_holds(draft, facts, info, found)
+        message = f"{', '.join(found)} goes away: the toolkit itself does its work (its configuration files stay)"
+        draft.change("superseded", ", ".join(found), "installed", None, message, reload_class(info))
+        draft.plan.details["superseded"] = found
+
+
+def foreign_holds(draft: Draft, facts: Info, info: Info, names: t.Sequence[str] = NAMES) -> None:
+    """Packages that somebody else holds must not change."""
     ours = set(((info["toolkit"].get("record") or {}).get("holds")) or ())
-    foreign = sorted(set((facts.get("packages") or {}).get("holds") or ()) & set(NAMES) - ours)
+    foreign = sorted(set((facts.get("packages") or {}).get("holds") or ()) & set(names) - ours)
     if foreign:
         draft.find(
             "foreign_hold",
@@ -168,6 +176,16 @@ def _conflicts(draft: Draft, info: Info) -> None:
             migrate.append({"path": file["real"], "text": after})
     if migrate:
         draft.plan.details["old_sources"] = migrate
+    keys = info.get("old_keys") or []
+    if keys:
+        draft.find(
+            "old_key",
+            "info",
+            f"apt trusts the key of this repository for every repository ({', '.join(keys)}), as guides with apt-key had it.",
+            found=", ".join(keys),
+            needed=f"the key for this repository alone ({APT_KEY})",
+            fix="If nothing else on the host needs it: apt-key del F796ECB0, or remove the file where it holds this key alone.",
+        )
 
 
 def _base(settings: Settings, manager: str) -> str:

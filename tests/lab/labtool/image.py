@@ -34,7 +34,8 @@ def apt_sources(image: str) -> str:
     section = recipe(image)
     main = section["archive"] or _mirror("LAB_DEBIAN_MIRROR", "/debian", "http://deb.debian.org/debian")
     components = os.environ.get("LAB_DEBIAN_COMPONENTS", section["components"])
-    lines = [f"deb {main} {section['suite']} {components}"]
+    head = " ".join(filter(None, ("deb", section["options"])))
+    lines = [f"{head} {main} {section['suite']} {components}"]
     if section.getboolean("security"):
         security = _mirror("LAB_DEBIAN_SECURITY_MIRROR", "/debian-security", "http://deb.debian.org/debian-security")
         lines += [f"deb {main} {section['suite']}-updates {components}"]

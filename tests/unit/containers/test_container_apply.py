@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return found.pop(0) if isinstance(found, list) else found
 
     monkeypatch.setattr(apply, "run", run)
-    monkeypatch.setattr(apply, "docker_info", lambda: {"ServerVersion": "26"})
+    monkeypatch.setattr(apply, "docker_info", lambda path: {"ServerVersion": "26"})
     monkeypatch.setattr(apply, "show_units", lambda names: {names[0]: {"InvocationID": "abc"}})
     monkeypatch.setattr(apply, "BACKUPS", str(tmp_path / "backups"))
     monkeypatch.setattr(apply, "RUN_DIR", str(tmp_path / "run"))
@@ -47,7 +48,8 @@ def job(path: Path, text: str | None = "new", **given: Any) -> apply.Job:
         "user": "",
         "timeout": 0.5,
     }
-    return apply.Job(files=[{"path": str(path), "text": text}], **{**values, **given})
+    seen = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+    return apply.Job(files=[{"path": str(path), "text": text, "seen": seen}], **{**values, **given})
 
 
 def test_written_restarted_recorded(tmp_path: Path, commands: dict[str, Any]) -> None:
@@ -59,6 +61,28 @@ def test_written_restarted_recorded(tmp_path: Path, commands: dict[str, Any]) ->
     assert [Path(path).read_text() for path in outcome.backups] == ["old"]
     assert "abc" in (tmp_path / "run/engines.json").read_text()
     assert [line for line in commands["asked"] if line.startswith("systemctl restart")] == ["systemctl restart docker.service"]
+
+
+def test_line_ends_of_another_system_come_back_as_they_were(tmp_path: Path, commands: dict[str, Any]) -> None:
+    file = tmp_path / "daemon.json"
+    file.write_bytes(b"{\r\n}\r\n")
+    commands["systemctl restart"] = [BAD, OK]
+    with pytest.raises(HostError, match="old configuration"):
+        apply.apply(job(file))
+    assert file.read_bytes() == b"{\r\n}\r\n"
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_what_somebody_writes_meanwhile_is_not_lost(tmp_path: Path, commands: dict[str, Any], existed: bool) -> None:
+    file = tmp_path / "daemon.json"
+    if existed:
+        file.write_text("old")
+    decided = job(file)
+    file.write_text("theirs")
+    with pytest.raises(HostError, match="changed by somebody else"):
+        apply.apply(decided)
+    assert file.read_text() == "theirs"
+    assert not (tmp_path / "backups").exists()
 
 
 def test_refused_before_writing(tmp_path: Path, commands: dict[str, Any]) -> None:
@@ -86,7 +110,7 @@ def test_an_engine_that_does_not_start_has_its_old_file_back(tmp_path: Path, com
 def test_an_engine_that_starts_and_does_not_answer(tmp_path: Path, commands: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "daemon.json"
     file.write_text("old")
-    monkeypatch.setattr(apply, "docker_info", lambda: None)
+    monkeypatch.setattr(apply, "docker_info", lambda path: None)
     with pytest.raises(HostError, match="did not come up within"):
         apply.apply(job(file))
     assert file.read_text() == "old"
@@ -156,3 +180,5 @@ def test_imports_are_read_without_being_parsed(tmp_path: Path) -> None:
     root.write_text(f'version = 2\nimports = [\n  "{tmp_path}/a.toml", # one\n  "{tmp_path}/none/*.toml"]\n')
     files = config_files.with_imports(config_files.read_config(str(root)), f"{tmp_path}/b*.toml")
     assert [Path(file["path"]).name for file in files] == ["config.toml", "a.toml", "b.toml"]
+    root.write_text('imports = ["a.toml"]\n')
+    assert [file["text"] for file in config_files.with_imports(config_files.read_config(str(root)))][1:] == ["x = 1"]

@@ -55,6 +55,29 @@ def test_cdi_is_switched_on_only_where_it_is_there_and_off(version: str, switch:
     assert json.loads(plan("{}", version)[2]).get("features", {}).get("cdi", False) is switch
 
 
+def test_a_runtime_by_its_type_is_ours_by_its_binary_or_becomes_one_with_a_path() -> None:
+    ours = (
+        '{"runtimes": {"nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": "/usr/bin/nvidia-container-runtime"}}}}'
+    )
+    assert plan(ours, "29.0.0")[0] == []
+    other = ours.replace("/usr/bin/nvidia-container-runtime", "/usr/bin/runc")
+    assert json.loads(plan(other, "29.0.0")[2])["runtimes"]["nvidia"] == {"path": "/usr/bin/nvidia-container-runtime"}
+
+
+@pytest.mark.parametrize(("version", "needed"), [("24.0", False), ("25.0", True), ("26.1.5", True), ("27.5.1", True), ("28.0.0", False)])
+def test_rootless_releases_that_do_not_see_run_cdi_get_a_folder_that_they_see(version: str, needed: bool) -> None:
+    folder = docker.rootless_spec_dir(version)
+    assert bool(folder) is needed
+    if needed:
+        text = plan('{"cdi-spec-dirs": ["/opt/cdi"]}', version, spec_dir=folder)[2]
+        assert json.loads(text)["cdi-spec-dirs"] == ["/opt/cdi", folder], "theirs stay"
+        text = plan("{}", version, spec_dir=folder)[2]
+        assert json.loads(text)["cdi-spec-dirs"] == [*docker.SPEC_DIRS, folder]
+        assert plan(text, version, spec_dir=folder)[0] == []
+        assert docker.running_need(Wanted(spec_dir=folder), {}, RUNNING, version) == "restart"
+        assert "cdi-spec-dirs" not in json.loads(plan(text, version, present=False)[2])
+
+
 def test_indentation_is_kept() -> None:
     assert '\n\t"runtimes"' in plan('{\n\t"debug": true\n}')[2]
 
@@ -72,6 +95,8 @@ def test_absent_and_empty_start_from_nothing(text: str | None) -> None:
         ('{"debug": true, "debug": false}', "twice"),
         ('{"runtimes": []}', "runtimes is list"),
         ('{"default-runtime": 3}', "default-runtime is int"),
+        ('{"cdi-spec-dirs": "/x"}', "cdi-spec-dirs is str"),
+        ('{"a": ' + "[" * 200000, "nested too deeply"),
     ],
 )
 def test_broken_input_is_named_and_nothing_written(text: str, place: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import json
 from typing import Any
 
 import pytest
@@ -180,6 +181,17 @@ def test_ours_refreshes_below_1_18_and_where_the_vendors_unit_would_make_a_cycle
     assert {file["path"]: file["text"] is None for file in result.details["units"]["files"]} == {units.DROP_IN: True, units.OUR_UNIT: False}
 
 
+def test_the_vendors_watch_is_kept_on() -> None:
+    given = good()
+    given["container_info"]["toolkit"]["units"][units.WATCH] = {
+        "active": "inactive",
+        "enabled": "disabled",
+        "need_daemon_reload": False,
+        "after": [],
+    }
+    assert plan(given).details["units"]["enable"] == [units.WATCH]
+
+
 @pytest.mark.parametrize("text", [units.drop_in_text(), units.unit_text(), units.docker_unit_text()])
 def test_units_never_require(text: str) -> None:
     for hard in ("Requires", "Requisite", "BindsTo", "PartOf", "multi-user.target\nAfter", "After=multi-user"):
@@ -245,6 +257,12 @@ def test_no_engine_is_no_reason_to_stop() -> None:
             "nvidia_container_toolkit_config[nvidia-container-cli.env]",
             "nvidia-container-cli.environment",
         ),
+        (
+            {"mode": "cdi", "config": {"nvidia-container-runtime.mode": "legacy"}},
+            "nvidia_container_toolkit_config[nvidia-container-runtime.mode]",
+            None,
+        ),
+        ({"rootless_users": ["al ice"]}, "nvidia_container_toolkit_rootless_users", None),
         ({"config": {"disable-require": "true"}}, "nvidia_container_toolkit_config[disable-require]", None),
     ],
 )
@@ -357,3 +375,125 @@ def test_containerds_own_account_has_the_last_word() -> None:
     assert [finding.id for finding in plan(given, engines=["docker", "containerd"]).findings] == ["container_engine.dump_differs"]
     engine["dump"] = {"state": "failed", "text": "", "error": "toml: line 3"}
     assert "toml: line 3" in plan(given, engines=["docker", "containerd"]).findings[0].message
+
+
+def test_an_engine_that_is_named_twice_is_done_once() -> None:
+    result = plan(facts(), engines=["docker", "docker"])
+    assert result.details["engines"] == [{"engine": "docker", "user": ""}]
+
+
+def old_docker(version: str) -> dict[str, Any]:
+    given = good()
+    given["container_info"]["engines"]["docker"]["version"] = version
+    given["container_info"]["owned"].pop(units.DOCKER_UNIT)
+    return given
+
+
+def test_an_engine_that_reads_old_specifications_gets_one() -> None:
+    given = old_docker("25.0.0")
+    given["container_info"]["owned"][units.DOCKER_UNIT] = {"sha256": "", "text": units.docker_unit_text()}
+    result = plan(given)
+    assert ids(result) == ["cdi", "unit"]
+    assert result.details["units"]["files"] == [{"path": units.DROP_IN, "text": units.drop_in_text(older=True)}]
+    assert "CDI version 0.7.0, which docker 25.0.0 does not read" in next(c.message for c in result.changes if c.id.endswith(".cdi"))
+    assert result.details["stack"]["container_toolkit"]["older_spec"] is True
+    given["container_info"]["owned"][units.DROP_IN]["text"] = units.drop_in_text(older=True)
+    given["container_info"]["cdi"]["specs"][0]["text"] = given["container_info"]["cdi"]["specs"][0]["text"].replace("0.7.0", "0.5.0")
+    assert plan(given).changes == []
+
+
+@pytest.mark.parametrize(("version", "toolkit"), [("20.10.24", "1.20.0"), ("26.1.5", "1.20.0"), ("25.0.0", "1.18.2")])
+def test_no_old_specification_where_it_would_help_nobody(version: str, toolkit: str) -> None:
+    given = old_docker(version)
+    assert plan(given, version=toolkit, allow_downgrade=True).details["stack"]["container_toolkit"]["older_spec"] is False
+
+
+def test_engines_that_are_left_alone_are_not_judged() -> None:
+    given = good()
+    given["container_info"]["engines"]["podman"] = {"binary": "/usr/bin/podman", "version": None}
+    given["containers"]["engines"] = {"podman": {"version": "4.3.1"}}
+    assert plan(given, engines=["docker"]).details["stack"]["container_toolkit"]["engines"] == ["docker"]
+    assert plan(given, engines=["docker"]).details["stack"]["container_toolkit"]["older_spec"] is False
+    assert plan(given).details["stack"]["container_toolkit"]["older_spec"] is True, "podman's version comes from its package"
+    assert plan(given, cdi=False).details["stack"]["container_toolkit"]["engines"] == [], "without CDI no engine reads any"
+
+
+def user(text: str | None, running: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "user": "alice",
+        "uid": 1001,
+        "running": running,
+        "sees_cdi": True,
+        **file("/home/alice/.config/docker/daemon.json", text),
+        **more,
+    }
+
+
+def rootless(entry: dict[str, Any]) -> Plan:
+    given = good()
+    given["container_info"]["engines"]["docker"]["rootless"] = [entry]
+    texts = {
+        units.TMPFILES: units.TMPFILES_TEXT,
+        units.USER_UNIT: units.docker_unit_text(user=True),
+        units.DROP_IN: units.drop_in_text(rootless=True),
+    }
+    given["container_info"]["owned"].update({path: {"sha256": "", "text": text} for path, text in texts.items()})
+    return plan(given, rootless_users=["alice"])
+
+
+def test_rootless_docker_is_asked_what_it_runs() -> None:
+    mine = good()["container_info"]["engines"]["docker"]
+    folders = ["/etc/cdi", "/var/run/cdi", "/var/lib/gpufleet/cdi"]
+    text = json.dumps({**json.loads(mine["files"][0]["text"]), "cdi-spec-dirs": folders})
+    running = {**mine["running"], "CDISpecDirs": folders}
+    assert rootless(user(text, running)).changes == []
+    assert rootless(user(text, None)).changes == [], "a daemon that is off needs nothing"
+    old = rootless(user(text, {**running, "CDISpecDirs": []}))
+    assert ([(c.id, c.subject) for c in old.changes], old.disruption) == (
+        [("container_toolkit.engine_restart", "docker.service of alice")],
+        "host_service_restart",
+    )
+    blind = rootless(user(text, {**running, "ContainersRunning": 0}, sees_cdi=False))
+    assert (blind.changes[0].message, blind.disruption) == ("docker of alice: restart, it was started before /run/cdi was there", "none")
+    assert [c.subject for c in rootless(user(None, None)).changes] == ["/home/alice/.config/docker/daemon.json"]
+
+
+def test_a_user_who_is_not_there() -> None:
+    found = rootless({"user": "alice", "uid": None}).findings
+    assert [(f.id, f.severity, f.subject) for f in found] == [("container_engine.no_rootless_docker", "block", "alice")]
+    given = good()
+    given["container_info"]["engines"] = {}
+    assert "Docker is not on this host" in next(f.message for f in plan(given, rootless_users=["alice"]).findings if f.severity == "block")
+
+
+def test_rootless_engines_find_run_cdi_at_their_start() -> None:
+    given = good()
+    given["container_info"]["engines"]["docker"]["rootless"] = [user("{}")]
+    details = plan(given, rootless_users=["alice"]).details["units"]
+    assert {f["path"] for f in details["files"]} == {units.DROP_IN, units.TMPFILES, units.USER_UNIT}
+    given["container_info"]["owned"][units.DROP_IN]["text"] = units.drop_in_text(rootless=True)
+    assert plan(given, rootless_users=["alice"]).details["units"]["reload"] is False, "the system's manager knows nothing of them"
+
+
+def test_absent_takes_ours_out_of_a_users_file() -> None:
+    given = good()
+    given["container_info"]["engines"]["docker"]["rootless"] = [user(given["container_info"]["engines"]["docker"]["files"][0]["text"])]
+    assert {"engine": "docker", "user": "alice"} in plan(given, state="absent", rootless_users=["alice"]).details["engines"]
+    given["container_info"]["engines"]["docker"]["rootless"] = [{"user": "alice", "uid": None}]
+    assert [f.severity for f in plan(given, state="absent", rootless_users=["alice"]).findings if f.severity == "block"] == []
+
+
+def test_superseded_packages_go_also_where_the_set_stays() -> None:
+    given = good()
+    given["packages"]["set"]["nvidia-docker2"] = "2.13.0-1"
+    result = plan(given)
+    assert (ids(result), result.details["superseded"]) == (["superseded"], ["nvidia-docker2"])
+    given["packages"]["holds"].append("nvidia-docker2")
+    assert [f.id for f in plan(given).findings] == ["container_toolkit.foreign_hold"]
+
+
+def test_a_key_that_apt_trusts_everywhere_is_said() -> None:
+    given = good()
+    given["container_info"]["old_keys"] = ["/etc/apt/trusted.gpg"]
+    assert [(f.id, f.severity) for f in plan(given).findings] == [("container_toolkit.old_key", "info")]
+    assert plan(given).changes == []

@@ -93,6 +93,22 @@ def test_up_to_2_0_the_drop_in_carries_the_whole_table_and_from_2_1_only_ours() 
     assert list(new["plugins"][plugin]["containerd"]["runtimes"]) == ["nvidia"]
 
 
+@pytest.mark.parametrize(
+    ("imports", "added"),
+    [
+        ("conf.d/*.toml", False),
+        ("/etc/containerd/conf.d/99-*.toml", False),
+        ("/etc/containerd/*.toml", True),  # a star does not cross folders
+        ("site/*.toml", True),
+    ],
+)
+def test_which_imports_reach_the_drop_in(imports: str, added: bool) -> None:
+    text = f'version = 2\nimports = ["{imports}"]\n'
+    answer = plan({containerd.ROOT: text}, "1.7.24")
+    assert (containerd.ROOT in [new.path for new in answer.files]) is added
+    assert tomllib.loads(answer.stage["config.toml"])["imports"][0].startswith("{stage}/etc/containerd/")
+
+
 def test_a_later_change_of_the_root_reaches_the_drop_in() -> None:
     files = written(plan({containerd.ROOT: V2}, "1.7.24"), {containerd.ROOT: V2})
     files[containerd.ROOT] = files[containerd.ROOT].replace("pause:3.9", "pause:3.10")
@@ -185,6 +201,7 @@ def test_dump_is_judged_by_meaning() -> None:
     assert containerd.dump_problem(dump, Wanted()) == "runtime nvidia has lost SystemdCgroup"
     assert containerd.dump_problem(dump + "SystemdCgroup = true\n", Wanted()) == ""
     assert "not among runc" in containerd.dump_problem(V2, Wanted())
+    assert containerd.dump_problem(dump.replace("nvidia-container-runtime", "runc"), Wanted()) == "runtime nvidia runs /usr/bin/runc"
 
 
 CRIO = """[crio.runtime]
@@ -202,6 +219,35 @@ def test_crio_drop_in_is_a_copy_of_the_runtime_in_use() -> None:
     assert entry == {"runtime_path": "/usr/bin/nvidia-container-runtime", "runtime_type": "oci", "monitor_path": "/usr/bin/conmon"}
     again = crio.plan_files(Wanted(), [*files, HostFile(crio.DROP_IN, "ok", answer.files[0].text)], "/usr/bin/crio")
     assert again.files == []
+
+
+def test_crio_takes_a_runtime_from_the_last_file_that_names_it_and_other_keys_one_by_one() -> None:
+    later = """[crio.runtime]
+log_level = "warn"
+[crio.runtime.runtimes.crun]
+runtime_path = "/opt/crun"
+allowed_annotations = ["x"]
+"""
+    files = [HostFile(crio.ROOT, "ok", CRIO), HostFile("/etc/crio/crio.conf.d/10-site.conf", "ok", later)]
+    entry = tomllib.loads(crio.plan_files(Wanted(), files, "/usr/bin/crio").files[0].text)["crio"]["runtime"]["runtimes"]["nvidia"]
+    assert entry == {"runtime_path": "/usr/bin/nvidia-container-runtime", "runtime_type": "oci", "allowed_annotations": ["x"]}
+    assert crio.overlay({"crio": {"runtime": {"a": 1}}}, {"crio": {"runtime": {"b": 2}}}) == {"crio": {"runtime": {"a": 1, "b": 2}}}
+
+
+def test_crio_default_runtime_and_absent() -> None:
+    files = [HostFile(crio.ROOT, "ok", CRIO)]
+    text = crio.plan_files(Wanted(default_runtime="nvidia"), files, "/usr/bin/crio").files[0].text
+    assert tomllib.loads(text)["crio"]["runtime"]["default_runtime"] == "nvidia"
+    ours = HostFile(crio.DROP_IN, "ok", text)
+    assert crio.plan_files(Wanted(), [*files, ours], "/usr/bin/crio").files == [], "keep keeps what is there"
+    assert (
+        "default_runtime"
+        not in tomllib.loads(crio.plan_files(Wanted(default_runtime="engine"), [*files, ours], "/usr/bin/crio").files[0].text)["crio"][
+            "runtime"
+        ]
+    )
+    gone = crio.plan_files(Wanted(present=False), [*files, ours], "/usr/bin/crio").files
+    assert [(file.path, file.text) for file in gone] == [(crio.DROP_IN, None)]
 
 
 def test_crio_broken_drop_in_of_somebody_else() -> None:

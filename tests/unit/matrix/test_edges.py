@@ -160,11 +160,11 @@ WORDS: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str, str]] = [
     (with_toolkit("1.19.0"), {}, "container_toolkit.advisory", "message", "1 known vulnerability of"),
     (with_toolkit("1.17.4"), {}, "container_toolkit.advisory", "message", "3 known vulnerabilities of"),
     (
-        with_toolkit(engines={"docker": {"version": "20.10", "active": "active"}}),
+        with_toolkit(engines={"docker": {"version": "25.0", "active": "active"}}),
         {},
         "container_toolkit.engine_too_old",
         "fix",
-        "Toolkit 1.18.2",
+        "no-additional-gids-for-device-nodes",
     ),
     (GOOD, {"container_toolkit": {"version": "1.17.6"}}, "container_toolkit.unknown", "nearest", "1.17.5"),
     (GOOD, {"container_toolkit": {"version": "1.21.0"}}, "container_toolkit.unknown", "nearest", "1.20.0"),

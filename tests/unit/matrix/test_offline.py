@@ -38,7 +38,7 @@ def test_what_the_description_says_counts() -> None:
     assert "driver.open_kernel_too_old" in names({**MACHINE, "kernel": "3.10.0"}, {"driver": {"branch": 620, "kernel_modules": "open"}})
     assert "cuda.driver_too_old" in names({**MACHINE, "driver": "570.211.01"}, {"cuda": {"toolkits": ["13.0.2"]}})
     assert "container_toolkit.engine_too_old" in names(
-        {**MACHINE, "container_engines": {"docker": "20.10.24"}}, {"container_toolkit": {"version": "1.20.0"}}
+        {**MACHINE, "container_engines": {"docker": "25.0.5"}}, {"container_toolkit": {"version": "1.20.0"}}
     )
     assert "os.unsupported" in names({**MACHINE, "arch": "aarch64"}, {"driver": {"branch": 620}})
 

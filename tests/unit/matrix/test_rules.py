@@ -60,10 +60,14 @@ def with_fabric(**over: t.Any) -> dict[str, t.Any]:
 
 
 def with_toolkit(
-    version: str = "1.20.0", packages: dict[str, str] | None = None, engines: dict[str, t.Any] | None = None, cdi: int = 1
+    version: str = "1.20.0",
+    packages: dict[str, str] | None = None,
+    engines: dict[str, t.Any] | None = None,
+    cdi: int = 1,
+    spec: str = "0.7.0",
 ) -> dict[str, t.Any]:
     specs = [
-        {"path": f"/etc/cdi/{index}.yaml", "kind": "nvidia.com/gpu", "cdi_version": "0.7.0", "devices": 8, "error": None}
+        {"path": f"/etc/cdi/{index}.yaml", "kind": "nvidia.com/gpu", "cdi_version": spec, "devices": 8, "error": None}
         for index in range(cdi)
     ]
     names = packages or {"nvidia-container-toolkit": version + "-1", "nvidia-container-toolkit-base": version + "-1"}
@@ -466,11 +470,36 @@ CASES = [
     Case(
         "container_toolkit.engine_too_old",
         "block",
+        with_toolkit(engines={"podman": {"version": "4.0.2", "active": "active"}}),
+        {"container_toolkit": {"version": "1.20.0", "engines": ["podman"], "engines_asked": ["podman"], "older_spec": True}},
+        with_toolkit(engines={"podman": {"version": "4.3.1", "active": "active"}}),
+        {"container_toolkit": {"version": "1.20.0", "engines": ["podman"], "engines_asked": ["podman"], "older_spec": True}},
+        nearest="podman 5.1.0",
+    ),
+    Case(  # the role judges those that it configures
+        "container_toolkit.engine_too_old",
+        "warn",
+        with_toolkit(engines={"docker": {"version": "25.0.5", "active": "active"}}),
+        {"container_toolkit": {"version": "1.20.0"}},
+        with_toolkit(engines={"docker": {"version": "25.0.5", "active": "active"}}),
+        {"container_toolkit": {"version": "1.20.0", "engines": ["podman"]}},
+    ),
+    Case(  # what is written already decides, where somebody wrote it for old readers
+        "container_toolkit.engine_too_old",
+        "warn",
+        with_toolkit(engines={"docker": {"version": "25.0.5", "active": "active"}}),
+        {},
+        with_toolkit(engines={"docker": {"version": "25.0.5", "active": "active"}}, spec="0.5.0"),
+        {},
+    ),
+    Case(
+        "container_toolkit.engine_without_cdi",
+        "info",
         with_toolkit(engines={"docker": {"version": "20.10.24", "active": "active"}}),
         {"container_toolkit": {"version": "1.20.0"}},
         with_toolkit(engines={"docker": {"version": "26.1.0", "active": "active"}}),
         {"container_toolkit": {"version": "1.20.0"}},
-        nearest="docker 26.1.0",
+        nearest="the runtime nvidia",
     ),
     Case(
         "container_toolkit.engine_too_old",
@@ -489,6 +518,14 @@ CASES = [
         {},
     ),
     Case("container_toolkit.cdi_duplicate", "warn", with_toolkit(cdi=2), {}, with_toolkit(cdi=1), {}),
+    Case(  # in one folder they cancel each other out
+        "container_toolkit.cdi_duplicate",
+        "block",
+        with_toolkit(cdi=2),
+        {"container_toolkit": {"version": "1.20.0"}},
+        with_toolkit(cdi=2),
+        {"container_toolkit": {"version": "1.20.0", "cdi_remove_duplicates": True}},
+    ),
     Case(
         "container_toolkit.missing",
         "block",

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the host's half reads: keys that apt trusts everywhere, rootless Docker of a user."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.inference.plugins.module_utils import _container_info as container_info
+from ansible_collections.gpufleet.inference.plugins.module_utils import _engines_host as engines_host
+
+KEY = b"\x99\x01\x0d some packet " + bytes.fromhex("DDCAE044F796ECB0") + b" and the rest of a signature, long enough for two lines"
+
+
+def armoured(content: bytes) -> bytes:
+    body = base64.encodebytes(content)
+    return b"-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: x\n\n" + body + b"=abcd\n-----END PGP PUBLIC KEY BLOCK-----\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [(KEY, True), (armoured(KEY), True), (armoured(b"another key of somebody"), False), (b"", False), (b"\n\n$$$\n-", False)],
+)
+def test_the_key_is_found_by_what_is_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, found: bool) -> None:
+    (tmp_path / "whatever.gpg").write_bytes(content)
+    monkeypatch.setattr(container_info.glob, "glob", lambda pattern: [str(tmp_path / "whatever.gpg")] if "trusted" in pattern else [])
+    assert [Path(path).name for path in container_info._old_keys() if str(tmp_path) in path] == (["whatever.gpg"] if found else [])
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    uid = os.getuid()
+    entry = pwd.struct_passwd(("alice", "x", uid, uid, "", str(tmp_path), "/bin/sh"))
+    monkeypatch.setattr(engines_host.pwd, "getpwnam", lambda name: {"alice": entry}[name])
+    monkeypatch.setattr(engines_host, "docker_info", lambda path: {"asked": path})
+    return tmp_path
+
+
+def test_rootless_docker_of_a_user(home: Path) -> None:
+    (home / ".config/docker").mkdir(parents=True)
+    (home / ".config/docker/daemon.json").write_text("{}")
+    found = engines_host._rootless("alice")
+    assert (found["uid"], found["state"], found["text"], found["running"]) == (
+        os.getuid(),
+        "ok",
+        "{}",
+        {"asked": f"/run/user/{os.getuid()}/docker.sock"},
+    )
+
+
+def test_a_user_who_is_not_there(home: Path) -> None:
+    assert engines_host._rootless("bob") == {"user": "bob", "uid": None}
+
+
+def test_a_link_to_a_file_of_somebody_else_is_not_followed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".config/docker").mkdir(parents=True)
+    (home / ".config/docker/daemon.json").symlink_to("/etc/hostname")
+    real = os.stat
+
+    def owned(path: Any, *given: Any, **more: Any) -> os.stat_result:
+        found = real(path, *given, **more)
+        return os.stat_result((*found[:4], os.getuid() + 1, *found[5:])) if str(path) == "/etc/hostname" else found
+
+    monkeypatch.setattr(engines_host.os, "stat", owned)
+    found = engines_host._rootless("alice")
+    assert (found["state"], found["text"], found["reason"]) == ("unreadable", None, "it does not belong to alice")
