@@ -80,7 +80,7 @@ def _vllm(shape: ModelShape, gpu: Gpu, parallel: Parallel, settings: Settings, w
     libraries = int(parts["non_torch_v1" if runner == "v1" else "non_torch"] * MIB) + (int(parts["collectives"] * MIB) if parallel.tensor > 1 else 0)
     context, state = int(parts["context"] * MIB), overhead.request_state(shape, settings.max_num_seqs, runner, parts)
     requested = math.ceil(total * settings.memory_fraction)
-    inside = weights + act + libraries + taken
+    inside = weights + act + libraries + taken + int(parts.get("non_torch_correction", 0) * MIB)
     # Newer releases count all that the process took; older ones only what changed while they measured.
     if constants.version["whole_process"]:
         inside += state + context
