@@ -25,7 +25,9 @@ def advise(matrix: Matrix, workload: str, product: str, compute_capability: str 
     order, left_out = list(values["order"]), {}
     lowest = values.get("compute_capability_min")
     if lowest and order and (not compute_capability or key(compute_capability) < key(lowest)):
-        left_out[order[0]] = f"the advice is for compute capability {lowest} and newer, this GPU has {compute_capability or 'an unknown one'}"
+        left_out[order[0]] = (
+            f"the advice is for compute capability {lowest} and newer, this GPU has {compute_capability or 'an unknown one'}"
+        )
     classes = values.get("classes")
     if classes and order and gpu is not None and gpu["class"] not in classes:
         left_out[order[0]] = f"the advice is for {' and '.join(classes)} GPUs, this one is of class {gpu['class']}"

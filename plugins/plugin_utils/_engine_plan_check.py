@@ -28,8 +28,16 @@ def compare(plan: t.Mapping[str, t.Any], text: str, gpu_total: int) -> list[Find
     """plan: EnginePlan.to_dict(). No finding: the engine has what was planned."""
     labels = cache_config(text)
     if labels is None:
-        return [_finding("plan_unseen", "warn", "The engine's metrics do not say what cache it has.", "nothing", METRIC,
-                         "Look at /metrics of the instance: releases before 0.9 and other engines have no such metric.")]  # fmt: skip
+        return [
+            _finding(
+                "plan_unseen",
+                "warn",
+                "The engine's metrics do not say what cache it has.",
+                "nothing",
+                METRIC,
+                "Look at /metrics of the instance: releases before 0.9 and other engines have no such metric.",
+            )
+        ]
     out = list(_settings(plan, labels))
     predicted = plan["predicted"]
     seen = _number(labels.get("kv_cache_size_tokens"), 0) or _number(labels.get("num_gpu_blocks"), 0) * _number(labels.get("block_size"), 0)
@@ -38,13 +46,18 @@ def compare(plan: t.Mapping[str, t.Any], text: str, gpu_total: int) -> list[Find
     off = seen / wanted - 1 if wanted else 0.0
     if abs(off) > allowed:
         less = off < 0
-        out.append(_finding(
-            "plan_cache", "warn",
-            f"The engine has {int(seen)} tokens of cache, {abs(off):.1%} {'less' if less else 'more'} than the planned {wanted}.",
-            f"{int(seen)} tokens", f"{wanted} tokens within {allowed:.1%}",
-            "Something else holds memory of this GPU, or the engine runs with other arguments than planned: compare its start line with the plan."
-            if less else "Store what the engine measured as the host's own figures (measured) and plan again.",
-        ))  # fmt: skip
+        out.append(
+            _finding(
+                "plan_cache",
+                "warn",
+                f"The engine has {int(seen)} tokens of cache, {abs(off):.1%} {'less' if less else 'more'} than the planned {wanted}.",
+                f"{int(seen)} tokens",
+                f"{wanted} tokens within {allowed:.1%}",
+                "Something else holds memory of this GPU, or the engine runs with other arguments than planned: compare its command line."
+                if less
+                else "Store what the engine measured as the host's own figures (measured) and plan again.",
+            )
+        )
     return out
 
 
@@ -57,8 +70,15 @@ def _settings(plan: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> t.Ite
         seen: t.Any = labels[theirs]
         same = abs(_number(seen, -1) - float(args[ours])) < 1e-6 if kind is float else seen == args[ours]
         if not same:
-            yield _finding("plan_argument", "warn", f"The engine runs with {theirs} {seen}; planned was {args[ours]}.", str(seen), str(args[ours]),
-                           "Restart the instance with the planned arguments.", subject=ours)  # fmt: skip
+            yield _finding(
+                "plan_argument",
+                "warn",
+                f"The engine runs with {theirs} {seen}; planned was {args[ours]}.",
+                str(seen),
+                str(args[ours]),
+                "Restart the instance with the planned arguments.",
+                subject=ours,
+            )
 
 
 def measured_parts(labels: t.Mapping[str, str], plan: t.Mapping[str, t.Any]) -> dict[str, float]:

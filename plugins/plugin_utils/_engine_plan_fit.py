@@ -35,10 +35,14 @@ def carries(found: Estimate, wish: Wish, settings: Settings) -> float:
     return found.concurrency * settings.max_model_len / min(usual, settings.max_model_len)
 
 
-def alternatives(shape: ModelShape, gpu: Gpu, count: int, parallel: Parallel, settings: Settings, wish: Wish, constants: Constants) -> list[Alternative]:
+def alternatives(
+    shape: ModelShape, gpu: Gpu, count: int, parallel: Parallel, settings: Settings, wish: Wish, constants: Constants
+) -> list[Alternative]:
     """Each by itself, then FP8 cache and other weights together with what they need least of."""
 
-    def tried(what: str, change: dict[str, t.Any], shape: ModelShape = shape, split: Parallel = parallel, **changes: t.Any) -> Alternative | None:
+    def tried(
+        what: str, change: dict[str, t.Any], shape: ModelShape = shape, split: Parallel = parallel, **changes: t.Any
+    ) -> Alternative | None:
         new = replace(settings, **changes)
         found = estimate(shape, gpu, split, new, wish, constants)
         per_copy = replace(wish, concurrency=-(-wish.concurrency // split.data)) if wish.concurrency else wish
@@ -62,7 +66,9 @@ def alternatives(shape: ModelShape, gpu: Gpu, count: int, parallel: Parallel, se
     return [alternative for alternative in out if alternative is not None]
 
 
-def _cut(smaller: ModelShape, gpu: Gpu, parallel: Parallel, settings: Settings, wish: Wish, constants: Constants, method: str) -> Alternative | None:
+def _cut(
+    smaller: ModelShape, gpu: Gpu, parallel: Parallel, settings: Settings, wish: Wish, constants: Constants, method: str
+) -> Alternative | None:
     """Other weights are not enough by themselves: with an FP8 cache where there is one, and the length that then fits."""
     dtype = "fp8" if settings.kv_cache_dtype == "auto" and _has_fp8(gpu) else settings.kv_cache_dtype
     new = replace(settings, kv_cache_dtype=dtype)
@@ -74,7 +80,9 @@ def _cut(smaller: ModelShape, gpu: Gpu, parallel: Parallel, settings: Settings, 
     if not enough(found, wish, new):
         return None
     change = {"quantization": method, "kv_cache_dtype": dtype, "max_model_len": length}
-    return Alternative(f"the model in {method.upper()} with kv_cache_dtype {dtype} and max_model_len {length}", change, found.kv_tokens, found.concurrency)
+    return Alternative(
+        f"the model in {method.upper()} with kv_cache_dtype {dtype} and max_model_len {length}", change, found.kv_tokens, found.concurrency
+    )
 
 
 def _has_fp8(gpu: Gpu) -> bool:

@@ -66,7 +66,9 @@ def _scales(shape: ModelShape, parallel: Parallel) -> t.Iterator[str]:
             yield f"{name} {count} split {parallel.tensor} ways is {share}, which does not hold whole {what} of {unit}"
 
 
-def splits(shape: ModelShape, gpus: int, nodes: int, experts: bool, tensor: int | None, pipeline: int | None, data: int | None) -> list[Parallel]:
+def splits(
+    shape: ModelShape, gpus: int, nodes: int, experts: bool, tensor: int | None, pipeline: int | None, data: int | None
+) -> list[Parallel]:
     """Splits that use all GPUs and that engines accept, the fewest GPUs for one copy first, tensor before pipeline parallelism."""
     world, out = gpus * nodes, []
     for copy in (count for count in range(1, world + 1) if world % count == 0):

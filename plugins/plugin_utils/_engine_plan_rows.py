@@ -72,7 +72,9 @@ def constants_for(matrix: Matrix, engine: str, version: str, measured: Values | 
 
 def too_old(matrix: Matrix, engine: str, version: str) -> Finding | None:
     """A release before the first that the rows describe."""
-    rows = [row["values"]["since"] for row in matrix.section("rules") if row["id"].startswith(f"memory.{engine}.") and "since" in row["values"]]
+    rows = [
+        row["values"]["since"] for row in matrix.section("rules") if row["id"].startswith(f"memory.{engine}.") and "since" in row["values"]
+    ]
     oldest = min(rows, key=key)
     if key(version) >= key(oldest):
         return None

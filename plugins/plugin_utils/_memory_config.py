@@ -13,15 +13,27 @@ import typing as t
 from dataclasses import replace
 
 from . import _memory_families as families
+from . import _memory_hybrids as hybrids
 from ._memory_keys import Config, bytes_of, flag, number, positive, rope_bytes
-from ._memory_model import STATEFUL, Layer, Mixer, ModelShape, ShapeError
+from ._memory_model import STATEFUL, Layer, ModelShape, ShapeError
 from ._memory_quant import quant_of
+
+FAMILIES = {**families.FAMILIES, **hybrids.FAMILIES}
 
 
 def shape_of(config: t.Any, *, weights_bytes: int | None = None, guess: bool = False) -> ModelShape:
     """Raises ShapeError. guess: an unknown architecture is read as a dense one instead of being refused."""
     if not isinstance(config, dict):
         raise ShapeError(f"config.json holds {type(config).__name__}; expected a mapping")
+    try:
+        return _shape(config, weights_bytes, guess)
+    except ShapeError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+        raise ShapeError(f"config.json has a value of a type that does not fit its key: {error}") from error
+
+
+def _shape(config: dict[str, t.Any], weights_bytes: int | None, guess: bool) -> ModelShape:
     text = config.get("text_config") or config.get("llm_config") or config.get("language_config") or config
     if not isinstance(text, dict):
         raise ShapeError("config.json: text_config is no mapping", key="text_config")
@@ -29,12 +41,12 @@ def shape_of(config: t.Any, *, weights_bytes: int | None = None, guess: bool = F
     text = {**{name: config[name] for name in inherited if name in config}, **text}
     model_type = str(text.get("model_type") or config.get("model_type") or "")
     architecture = str((config.get("architectures") or text.get("architectures") or [""])[0])
-    family = families.FAMILIES.get(model_type)
+    family = FAMILIES.get(model_type)
     if family is None:
         if not guess:
             raise ShapeError(
                 f"config.json: model_type is {model_type!r} ({architecture or 'no architecture'}), which the planner does not know; "
-                f"known: {', '.join(sorted(families.FAMILIES))}",
+                f"known: {', '.join(sorted(FAMILIES))}",
                 key="model_type",
                 unknown=True,
             )
@@ -74,11 +86,17 @@ def _vision(section: t.Any, hidden: int) -> int:
     """Parameters of an image tower: a transformer with four square matrices and a two-layer MLP, and a projector."""
     if not isinstance(section, dict):
         return 0
-    width, layers = number(section, "hidden_size") or number(section, "embed_dim"), number(section, "num_hidden_layers") or number(section, "depth")
+    width, layers = (
+        number(section, "hidden_size") or number(section, "embed_dim"),
+        number(section, "num_hidden_layers") or number(section, "depth"),
+    )
     if not width or not layers:
         return 0
     ffn = number(section, "intermediate_size") or 4 * width
-    patch, places = number(section, "patch_size", 14), (number(section, "image_size", 448) // max(1, number(section, "patch_size", 14))) ** 2
+    patch, places = (
+        number(section, "patch_size", 14),
+        (number(section, "image_size", 448) // max(1, number(section, "patch_size", 14))) ** 2,
+    )
     block = 4 * width * width + 2 * width * ffn + 9 * width + ffn
     return layers * block + 3 * patch * patch * width + places * width + width * hidden + 2 * width
 
@@ -100,8 +118,3 @@ def _consistent(shape: ModelShape) -> None:
 def with_quant(shape: ModelShape, quant: t.Any) -> ModelShape:
     """The same model in another quantization, as its config alone would say."""
     return replace(shape, quant=quant, weights_bytes=None)
-
-
-def attention(text: Config, kind: str = "full", **more: t.Any) -> Mixer:
-    """Attention with the usual keys."""
-    return families.attention(text, kind, **more)

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import replace
 
 from ._memory_keys import Config, flag, number, positive, words
-from ._memory_model import Layer, Mixer, Mlp, ShapeError
+from ._memory_model import Layer, Mixer, Mlp
 
 Family = t.Callable[[Config], "list[Layer]"]
 KINDS = {
@@ -23,8 +23,6 @@ KINDS = {
     "mamba": "state",
     "attention": "full",
 }
-PATTERN = {"M": "mamba", "E": "moe", "-": "mlp", "*": "attention"}
-BLOCKS = {"mamba": "mamba", "linear_attention": "mamba", "moe": "moe", "mlp": "mlp", "attention": "attention", "full_attention": "attention"}
 TIED = ("gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2")
 
 
@@ -46,15 +44,17 @@ def attention(text: Config, kind: str = "full", **more: t.Any) -> Mixer:
     return replace(mixer, **more)
 
 
-def _kinds(text: Config, default: t.Callable[[int], str] = lambda index: "full") -> list[str]:
+def kinds(text: Config, default: t.Callable[[int], str] = lambda index: "full") -> list[str]:
     count = positive(text, "num_hidden_layers")
     return words(text, "layer_types", count, KINDS) or [default(index) for index in range(count)]
 
 
-def _uniform(text: Config, mlp: Mlp, norms: int = 2, *, sliding: t.Callable[[int], bool] = lambda index: False, **more: t.Any) -> list[Layer]:
-    kinds = _kinds(text, lambda index: "sliding" if sliding(index) else "full")
-    mixers = {kind: attention(text, kind, **more) for kind in sorted(set(kinds))}
-    return [Layer(mixers[kind], mlp, norms) for kind in kinds]
+def _uniform(
+    text: Config, mlp: Mlp, norms: int = 2, *, sliding: t.Callable[[int], bool] = lambda index: False, **more: t.Any
+) -> list[Layer]:
+    which = kinds(text, lambda index: "sliding" if sliding(index) else "full")
+    mixers = {kind: attention(text, kind, **more) for kind in sorted(set(which))}
+    return [Layer(mixers[kind], mlp, norms) for kind in which]
 
 
 def dense(text: Config) -> list[Layer]:
@@ -81,7 +81,7 @@ def _qwen_window(text: Config) -> Config:
     return text if flag(text, "use_sliding_window") else {key: value for key, value in text.items() if key != "layer_types"}
 
 
-def _experts(text: Config, **more: t.Any) -> Mlp:
+def experts(text: Config, **more: t.Any) -> Mlp:
     experts = positive(text, "num_experts", "n_routed_experts", "num_local_experts")
     ffn = positive(text, "moe_intermediate_size", "intermediate_size")
     return replace(Mlp(experts=experts, expert_ffn=ffn, top_k=positive(text, "num_experts_per_tok", default=1)), **more)
@@ -90,19 +90,19 @@ def _experts(text: Config, **more: t.Any) -> Mlp:
 def qwen_moe(text: Config) -> list[Layer]:
     shared = number(text, "shared_expert_intermediate_size")
     qk_norm = 0 if text.get("model_type") == "qwen2_moe" else 2 * positive(text, "head_dim", default=128)
-    sparse, dense_mlp = _experts(text, shared_ffn=shared, shared_gate=shared > 0), Mlp(ffn=positive(text, "intermediate_size"))
+    sparse, dense_mlp = experts(text, shared_ffn=shared, shared_gate=shared > 0), Mlp(ffn=positive(text, "intermediate_size"))
     step, plain = positive(text, "decoder_sparse_step", default=1), set(text.get("mlp_only_layers") or ())
     base = _uniform(_qwen_window(text), sparse, qk_norm=qk_norm, **({"bias_qkv": True} if text.get("model_type") == "qwen2_moe" else {}))
     return [replace(layer, mlp=dense_mlp) if index in plain or (index + 1) % step else layer for index, layer in enumerate(base)]
 
 
 def mixtral(text: Config) -> list[Layer]:
-    return _uniform(text, _experts(text), sliding=lambda index: number(text, "sliding_window") > 0)
+    return _uniform(text, experts(text), sliding=lambda index: number(text, "sliding_window") > 0)
 
 
 def gpt_oss(text: Config) -> list[Layer]:
     more = {"sinks": True, "bias_qkv": True, "bias_out": True}
-    return _uniform(text, _experts(text, router_bias=True, expert_bias=True), sliding=lambda index: index % 2 == 0, **more)
+    return _uniform(text, experts(text, router_bias=True, expert_bias=True), sliding=lambda index: index % 2 == 0, **more)
 
 
 def gemma(text: Config) -> list[Layer]:
@@ -141,7 +141,7 @@ def _first_dense(text: Config, mixer: Mixer) -> list[Layer]:
     """The first layers dense, then experts with shared ones."""
     bias = text.get("topk_method") == "noaux_tc" or text.get("model_type") == "glm4_moe"
     shared = number(text, "n_shared_experts") * positive(text, "moe_intermediate_size")
-    sparse, plain = _experts(text, shared_ffn=shared, router_bias=bias), Mlp(ffn=positive(text, "intermediate_size"))
+    sparse, plain = experts(text, shared_ffn=shared, router_bias=bias), Mlp(ffn=positive(text, "intermediate_size"))
     first, step = number(text, "first_k_dense_replace"), positive(text, "moe_layer_freq", default=1)
     count = positive(text, "num_hidden_layers")
     return [Layer(mixer, sparse if index >= first and index % step == 0 else plain) for index in range(count)]
@@ -150,73 +150,40 @@ def _first_dense(text: Config, mixer: Mixer) -> list[Layer]:
 def llama4(text: Config) -> list[Layer]:
     every, step = positive(text, "no_rope_layer_interval", default=4), positive(text, "interleave_moe_layer_step", default=1)
     chunked = number(text, "attention_chunk_size") > 0
-    kinds = _kinds(text, lambda index: "chunked" if chunked and (index + 1) % every else "full")
+    which = kinds(text, lambda index: "chunked" if chunked and (index + 1) % every else "full")
     ffn = positive(text, "intermediate_size")
-    sparse, plain = _experts({**text, "moe_intermediate_size": ffn}, shared_ffn=ffn), Mlp(ffn=positive(text, "intermediate_size_mlp", default=ffn))
-    return [Layer(attention(text, kind), plain if (index + 1) % step else sparse) for index, kind in enumerate(kinds)]
-
-
-def nemotron_h(text: Config) -> list[Layer]:
-    """One thing a layer: a state machine, attention, an MLP, or experts."""
-    count = number(text, "num_hidden_layers")
-    kinds = words(text, "hybrid_override_pattern", count, PATTERN) or words(text, "layers_block_type", count, BLOCKS)
-    if kinds is None:
-        raise ShapeError("config.json has no hybrid_override_pattern or layers_block_type", key="hybrid_override_pattern")
-    width = 4 if str(text.get("mamba_ssm_cache_dtype") or "float32") == "float32" else 2
-    state = Mixer("mamba2", positive(text, "mamba_num_heads"), head_dim=positive(text, "mamba_head_dim"), state=positive(text, "ssm_state_size"),
-                  groups=positive(text, "n_groups"), kernel=positive(text, "conv_kernel"), state_bytes=width,
-                  conv_bias=flag(text, "use_conv_bias", True))  # fmt: skip
-    made = {
-        "mamba": lambda: Layer(state, None, 1),
-        "attention": lambda: Layer(attention(text), None, 1),
-        "mlp": lambda: Layer(None, Mlp(ffn=positive(text, "intermediate_size"), gated=False), 1),
-        "moe": lambda: Layer(None, _experts(text, gated=False, router_bias=True, shared_ffn=number(text, "moe_shared_expert_intermediate_size")), 1),
-    }
-    layers = {kind: made[kind]() for kind in sorted(set(kinds))}
-    return [layers[kind] for kind in kinds]
-
-
-def granite_hybrid(text: Config) -> list[Layer]:
-    state = Mixer("mamba2", positive(text, "mamba_n_heads"), head_dim=positive(text, "mamba_d_head"), state=positive(text, "mamba_d_state"),
-                  groups=positive(text, "mamba_n_groups"), kernel=positive(text, "mamba_d_conv"),
-                  conv_bias=flag(text, "mamba_conv_bias", True))  # fmt: skip
-    shared = number(text, "shared_intermediate_size")
-    mlp = _experts(text, shared_ffn=shared) if number(text, "num_local_experts") else Mlp(ffn=shared)
-    return [Layer(state if kind == "state" else attention(text), mlp) for kind in _kinds(text)]
-
-
-def jamba(text: Config) -> list[Layer]:
-    rank, width = positive(text, "mamba_dt_rank"), positive(text, "hidden_size") * positive(text, "mamba_expand", default=2)
-    state = Mixer("mamba1", width, head_dim=1, state=positive(text, "mamba_d_state"), kernel=positive(text, "mamba_d_conv"), dt_rank=rank)
-    count = positive(text, "num_hidden_layers")
-    attends = (positive(text, "attn_layer_period"), number(text, "attn_layer_offset"))
-    mixes = (positive(text, "expert_layer_period"), number(text, "expert_layer_offset"))
-    sparse, plain = _experts(text), Mlp(ffn=positive(text, "intermediate_size"))
-    return [
-        Layer(attention(text) if index % attends[0] == attends[1] else state, sparse if index % mixes[0] == mixes[1] else plain)
-        for index in range(count)
-    ]
-
-
-def qwen3_next(text: Config) -> list[Layer]:
-    every = positive(text, "full_attention_interval", default=4)
-    kinds = _kinds(text, lambda index: "full" if (index + 1) % every == 0 else "state")
-    state = Mixer("gdn", positive(text, "linear_num_value_heads"), head_dim=positive(text, "linear_value_head_dim"),
-                  state=positive(text, "linear_key_head_dim"), key_heads=positive(text, "linear_num_key_heads"),
-                  kernel=positive(text, "linear_conv_kernel_dim"),
-                  state_bytes=4 if text.get("mamba_ssm_dtype") == "float32" else 0, conv_bias=False)  # fmt: skip
-    full = attention(text, qk_norm=2 * positive(text, "head_dim", default=256), gated=True)
-    shared = number(text, "shared_expert_intermediate_size")
-    sparse = bool(text.get("num_experts"))
-    mlp = _experts(text, shared_ffn=shared, shared_gate=shared > 0) if sparse else Mlp(ffn=positive(text, "intermediate_size"))
-    return [Layer(state if kind == "state" else full, mlp) for kind in kinds]
+    sparse, plain = (
+        experts({**text, "moe_intermediate_size": ffn}, shared_ffn=ffn),
+        Mlp(ffn=positive(text, "intermediate_size_mlp", default=ffn)),
+    )
+    return [Layer(attention(text, kind), plain if (index + 1) % step else sparse) for index, kind in enumerate(which)]
 
 
 FAMILIES: dict[str, Family] = {
-    "llama": dense, "granite": dense, "phi3": mistral, "mistral": mistral, "ministral": mistral, "qwen2": qwen2, "qwen3": qwen3,
-    "qwen2_moe": qwen_moe, "qwen3_moe": qwen_moe, "qwen3_vl_text": qwen3, "qwen2_5_vl_text": qwen2, "qwen2_vl": qwen2, "qwen2_5_vl": qwen2,
-    "qwen3_vl_moe_text": qwen_moe, "mixtral": mixtral, "gpt_oss": gpt_oss, "gemma": gemma, "gemma2": gemma2, "gemma3": gemma3,
-    "gemma3_text": gemma3, "glm4_moe": glm4_moe, "deepseek_v2": deepseek, "deepseek_v3": deepseek, "kimi_k2": deepseek,
-    "llama4": llama4, "llama4_text": llama4, "nemotron_h": nemotron_h, "granitemoehybrid": granite_hybrid, "jamba": jamba,
-    "qwen3_next": qwen3_next, "qwen3_5_text": qwen3_next, "qwen3_5_moe_text": qwen3_next, "qwen3_5": qwen3_next, "qwen3_5_moe": qwen3_next,
-}  # fmt: skip
+    "llama": dense,
+    "granite": dense,
+    "phi3": mistral,
+    "mistral": mistral,
+    "ministral": mistral,
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+    "qwen2_moe": qwen_moe,
+    "qwen3_moe": qwen_moe,
+    "qwen3_vl_text": qwen3,
+    "qwen2_5_vl_text": qwen2,
+    "qwen2_vl": qwen2,
+    "qwen2_5_vl": qwen2,
+    "qwen3_vl_moe_text": qwen_moe,
+    "mixtral": mixtral,
+    "gpt_oss": gpt_oss,
+    "gemma": gemma,
+    "gemma2": gemma2,
+    "gemma3": gemma3,
+    "gemma3_text": gemma3,
+    "glm4_moe": glm4_moe,
+    "deepseek_v2": deepseek,
+    "deepseek_v3": deepseek,
+    "kimi_k2": deepseek,
+    "llama4": llama4,
+    "llama4_text": llama4,
+}

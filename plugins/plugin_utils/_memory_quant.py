@@ -38,7 +38,10 @@ def quant_of(config: Config, layers: int) -> Quant:
     if method == "mxfp4":  # experts only: the checkpoint's list names what is left
         return Quant(method, 4.25, 32, 0, kept | {"attention", "mlp", "shared"})
     if method in ("awq", "gptq"):
-        bits, group = int(section.get("bits") or section.get("w_bit") or 4), int(section.get("group_size") or section.get("q_group_size") or 128)
+        bits, group = (
+            int(section.get("bits") or section.get("w_bit") or 4),
+            int(section.get("group_size") or section.get("q_group_size") or 128),
+        )
         return Quant(method, bits + ((16 + bits) / group if group > 0 else 0), max(0, group), 0, kept)
     if method == "bitsandbytes":
         four = bool(section.get("load_in_4bit", True))
@@ -70,13 +73,17 @@ def _compressed(section: Config, kept: frozenset[str]) -> Quant:
 
 def _kept(section: Config, layers: int) -> frozenset[str]:
     """Parts that the ignore list covers in (nearly) all layers: by a pattern, by a bare word, or layer by layer."""
-    names = [str(name) for key in ("ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules") for name in section.get(key) or ()]
+    names = [
+        str(name) for key in ("ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules") for name in section.get(key) or ()
+    ]
     found: dict[str, set[str]] = {}
     for name in names:
         plain = re.sub(r"^re:|[\\^$]", "", name)
         if "gate" in plain and "shared" not in plain and "gate_proj" not in plain:
             continue  # a router: small, and 16 bits in every case
-        part = next((part for part in ("shared", "experts", "mamba", "attention", "mlp") if any(word in plain for word in _PARTS[part])), None)
+        part = next(
+            (part for part in ("shared", "experts", "mamba", "attention", "mlp") if any(word in plain for word in _PARTS[part])), None
+        )
         if part:
             number = re.search(r"layers\.(\d+)\.", plain)
             found.setdefault(part, set()).add(number[1] if number else "all")

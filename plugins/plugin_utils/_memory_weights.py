@@ -48,7 +48,12 @@ def parameters(shape: ModelShape) -> int:
 def ends(shape: ModelShape) -> list[Weight]:
     """What stands before and after the layers."""
     table = shape.vocab * shape.hidden
-    return [Weight(table, "vocab"), Weight(0 if shape.tied else table, "vocab"), Weight(shape.hidden, "all"), Weight(shape.vision_parameters, "all")]
+    return [
+        Weight(table, "vocab"),
+        Weight(0 if shape.tied else table, "vocab"),
+        Weight(shape.hidden, "all"),
+        Weight(shape.vision_parameters, "all"),
+    ]
 
 
 def layer_weights(shape: ModelShape, layer: Layer) -> list[Weight]:
@@ -98,7 +103,11 @@ def _mamba1(hidden: int, mixer: Mixer) -> list[Weight]:
 
 def _gdn(hidden: int, mixer: Mixer) -> list[Weight]:
     linear = hidden * (mixer.conv_dim + mixer.inner + 2 * mixer.heads) + mixer.inner * hidden
-    return [Weight(linear, "tensor", "mamba"), Weight(mixer.conv_dim * mixer.kernel + 2 * mixer.heads, "tensor"), Weight(mixer.head_dim, "all")]
+    return [
+        Weight(linear, "tensor", "mamba"),
+        Weight(mixer.conv_dim * mixer.kernel + 2 * mixer.heads, "tensor"),
+        Weight(mixer.head_dim, "all"),
+    ]
 
 
 _STATES = {"mla": _latent, "mamba2": _mamba2, "mamba1": _mamba1, "gdn": _gdn}

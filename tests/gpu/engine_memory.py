@@ -14,6 +14,7 @@ Python imports are paid once. Needs vLLM, its torch, PyYAML and nvidia-ml-py; no
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -97,7 +98,7 @@ def _in_fork(run: dict[str, Any], config: dict[str, Any], options: argparse.Name
             with options.out.open("a") as file:
                 file.write(json.dumps(record) + "\n")
             code = 0
-        except BaseException:  # noqa: BLE001 - a fork must never return into the parent's loop
+        except BaseException:
             traceback.print_exc()
         finally:
             sys.stdout.flush()
@@ -140,10 +141,8 @@ def measure(run: dict[str, Any], config: dict[str, Any], options: argparse.Names
     arguments = {"max_model_len": None, "skip_tokenizer_init": options.tokenizer is None, **run.get("args", {})}
     engine_args = EngineArgs(model=str(folder), load_format="dummy", enable_flashinfer_autotune=False, **arguments)
     settings = engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
-    try:
+    with contextlib.suppress(Stop):
         core.EngineCore(settings, Executor.get_class(settings), log_stats=False)
-    except Stop:
-        pass
     worker, kv = seen["worker"], seen["kv"]
     tokens, concurrency = kv_cache_utils.get_kv_cache_capacity(settings, kv)
     return {
