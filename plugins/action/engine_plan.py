@@ -55,6 +55,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "measured": {"type": "dict", "default": {}},
     "metrics": {"type": "str"},
     "workload": {"type": "str", "choices": list(WORKLOADS)},
+    "model_id": {"type": "str", "default": ""},
     "unknown": {"type": "str", "choices": ["warn", "block"], "default": "block"},
     "matrix_overlay": {"type": "list", "elements": "path", "default": []},
 }
@@ -111,7 +112,7 @@ class ActionModule(ActionBase):
         if args["workload"]:
             gpu = gpus[0] if gpus else None
             product, capability = (gpu.name, gpu.compute_capability) if gpu else ("", None)
-            result["advice"] = advise(matrix, args["workload"], product, capability, str(model.get("path") or "").strip("/"))
+            result["advice"] = advise(matrix, args["workload"], product, capability, args["model_id"])
         self._conclude(answer.findings, result)
         return result
 

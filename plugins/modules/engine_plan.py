@@ -13,9 +13,9 @@ version_added: 0.1.0
 short_description: Plan an inference engine on GPUs, or say what would fit
 author: gpufleet contributors (@gpufleet)
 description:
-  - Reads a model's configuration and the size of its weights on the host, takes the GPUs' memory from the facts of this run (or reads them),
-    and computes parallelism, context length, sequences and memory share for vLLM, SGLang or TensorRT-LLM, each with its reason, and the
-    cache that the engine will report. See C(docs/planner.md).
+  - Reads a model's configuration and the size of its weights on the host, takes the GPUs' memory from the facts of this run (or reads
+    them), and computes parallelism, context length, sequences and memory share for vLLM, SGLang or TensorRT-LLM, each with its
+    reason, and the cache that the engine will report. See C(docs/planner.md).
   - A model that does not fit is a failure that names what would fit (more GPUs, FP8 cache, shorter context, other weights), each computed.
   - With O(metrics) it compares a running vLLM with its plan.
 options:
@@ -121,6 +121,10 @@ options:
     description: What the instance is for. Adds RV(advice), which engine to take and why.
     type: str
     choices: [proof_of_concept, long_context, multimodal, throughput, workflow]
+  model_id:
+    description: The model's Hugging Face id, so that the advice leaves out engines that do not serve it.
+    type: str
+    default: ""
   unknown:
     description: What to do with an architecture that the planner does not know. V(warn) plans it as a plain dense model.
     type: str

@@ -18,7 +18,8 @@ from ._memory_weights import Parallel
 
 def cuda_total(gpu: Gpu, constants: Constants) -> int:
     """What CUDA sees of the GPU: NVML's total without what the driver keeps."""
-    return gpu.total - (gpu.reserved if gpu.reserved is not None else int(gpu.total * constants.gpu["driver_reserved_share"]))
+    guess = constants.gpu["driver_reserved"] * MIB + gpu.total * constants.gpu["driver_reserved_share"]
+    return gpu.total - (gpu.reserved if gpu.reserved is not None else int(guess))
 
 
 def cache_rules(shape: ModelShape, gpu: Gpu, wish: Wish, settings: Settings, constants: Constants) -> cache.CacheRules:

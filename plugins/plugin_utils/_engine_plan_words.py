@@ -61,7 +61,7 @@ def fill(
                     "engine",
                     "plan_fraction",
                     "warn",
-                    f"memory_fraction {wish.memory_fraction} leaves no room for the {found.outside / GIB:.1f} GiB that the engine takes beyond it"
+                    f"memory_fraction {wish.memory_fraction} leaves no room for {found.outside / GIB:.1f} GiB that the engine takes besides"
                     + (f" and the {gpu.used / GIB:.1f} GiB that others use" if gpu.used else "")
                     + ".",
                     SOURCE,
