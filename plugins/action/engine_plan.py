@@ -10,6 +10,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._nvml_args import NVML_ARGS
 from ..plugin_utils import _facts
 from ..plugin_utils._contracts import Finding
 from ..plugin_utils._engine_plan import plan
@@ -58,6 +59,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "model_id": {"type": "str", "default": ""},
     "unknown": {"type": "str", "choices": ["warn", "block"], "default": "block"},
     "matrix_overlay": {"type": "list", "elements": "path", "default": []},
+    **NVML_ARGS,
 }
 _WISH = (
     *_INTS,
@@ -93,7 +95,8 @@ class ActionModule(ActionBase):
             constants = constants_for(matrix, args["engine"], args["version"], args["measured"])
         except MatrixError as error:
             raise AnsibleActionFail(str(error)) from error
-        facts, model = self._facts(matrix, task_vars or {}, result), self._model(args, task_vars or {}, result)
+        model = self._model(args, task_vars or {}, result)
+        facts = None if model is None else self._facts(args, matrix, task_vars or {}, result)
         if facts is None or model is None:
             return result
         shape, findings = model_of(model, args["unknown"])
@@ -124,16 +127,20 @@ class ActionModule(ActionBase):
         if blocking:
             result.update(failed=True, msg="\n".join(map(finding_text, blocking)))
 
-    def _facts(self, matrix: t.Any, task_vars: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, t.Any] | None:
+    def _facts(
+        self, args: dict[str, t.Any], matrix: t.Any, task_vars: dict[str, t.Any], result: dict[str, t.Any]
+    ) -> dict[str, t.Any] | None:
         """The host's facts of this run, read now if there are none; None: `result` says why."""
         fact, run = _facts.read(task_vars), _facts.run_id()
-        if _facts.fresh(fact, run):
-            return _facts.effective(fact)
-        answer = self._execute_module(module_name="gpufleet.inference.gpu_info", module_args={}, task_vars=task_vars)
-        if answer.get("failed") or answer.get("unreachable"):
-            result.update(answer)
-            return None
-        return t.cast("dict[str, t.Any]", complete(answer["gpu_info"], matrix))
+        if not _facts.fresh(fact, run):
+            options = {name: args[name] for name in NVML_ARGS if args[name] is not None}
+            answer = self._execute_module(module_name="gpufleet.inference.gpu_info", module_args=options, task_vars=task_vars)
+            if answer.get("failed") or answer.get("unreachable"):
+                result.update(answer)
+                return None
+            fact = _facts.collected(fact, run, complete(answer["gpu_info"], matrix))
+            result["ansible_facts"] = {_facts.FACT: fact}
+        return _facts.effective(fact)
 
     def _model(self, args: dict[str, t.Any], task_vars: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, t.Any] | None:
         if args["config"] is not None:

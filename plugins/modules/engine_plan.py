@@ -136,8 +136,10 @@ options:
     elements: path
     default: []
 extends_documentation_fragment:
+  - gpufleet.inference._nvml
   - gpufleet.inference._attributes
   - gpufleet.inference._attributes.info_module
+  - gpufleet.inference._attributes.actiongroup_gpu
 attributes:
   async:
     description: It runs in seconds.
@@ -172,6 +174,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+ansible_facts:
+  description: The host's fact C(gpufleet), where it was read by this task.
+  returned: when this run had no facts of the host yet
+  type: dict
+  contains:
+    gpufleet:
+      description: See M(gpufleet.inference.stack_check).
+      type: dict
 plan:
   description: The plan, see C(schemas/engine_plan.schema.json).
   returned: unless files or facts could not be read
