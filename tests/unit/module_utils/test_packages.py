@@ -162,4 +162,4 @@ def test_zypper_locks(rpm_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_package_database(host: Any) -> None:
-    assert _packages.read_packages(host.reader(), "unknown") == ("unknown", {})
+    assert _packages.read_packages(host.reader(), "unknown") == ("unknown", {}, {})

@@ -45,7 +45,7 @@ def test_names(change: dict[str, Any], desired: dict[str, Any], names: list[str]
     ("os", "finding"),
     [
         ({"id": "rocky", "version_id": "8.10"}, "driver.os_unsupported"),
-        ({"id": "sles", "version_id": "15.7"}, "driver.package_manager"),
+        ({"id": "sles", "version_id": "15.7"}, "driver.os_unsupported"),
         ({"id": "linuxmint", "version_id": "22"}, "driver.os_unsupported"),
     ],
 )

@@ -12,9 +12,9 @@ import pytest
 from driver_hosts import facts, planned, with_driver
 from test_driver_resolve import Table, request, table
 
-from ansible_collections.gpufleet.inference.plugins.module_utils import _driver_transaction
+from ansible_collections.gpufleet.inference.plugins.module_utils import _driver_steps
 from ansible_collections.gpufleet.inference.plugins.module_utils._driver_resolve import resolve
-from ansible_collections.gpufleet.inference.plugins.module_utils._driver_transaction import heal
+from ansible_collections.gpufleet.inference.plugins.module_utils._driver_steps import heal
 
 OPEN, PROPRIETARY = "nvidia-kernel-open-dkms", "nvidia-kernel-dkms"
 
@@ -35,7 +35,7 @@ def test_other_kind_is_removed_in_the_same_transaction() -> None:
 
 
 def test_what_goes_anyway_is_not_built_once_more_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_driver_transaction, "POLICY", str(tmp_path / "policy-rc.d"))
+    monkeypatch.setattr(_driver_steps, "POLICY", str(tmp_path / "policy-rc.d"))
 
     class Broken(Table):
         configured = 0
