@@ -20,21 +20,23 @@ import typing as t
 
 from . import _engine_args, _engine_nodes
 from ._engine_flag_rows import Table, table, within
-from ._engine_lifecycle import Lifecycle, owned
 from ._engine_instance import Instance
+from ._engine_lifecycle import Lifecycle, owned
 from ._engine_values import words
 
 if t.TYPE_CHECKING:
     from ._matrix_model import Matrix
 
-SECRET_FILE = "secrets.yaml"
+SECRET_FILE = "secrets.yaml"  # noqa: S105 - a file name
 OPTIONS_FILE = "options.yaml"
 
 
-def flags(instance: Instance, life: Lifecycle, matrix: Matrix, planned: t.Mapping[str, t.Any] | None = None, rank: int = 0) -> dict[str, t.Any]:
+def flags(
+    instance: Instance, life: Lifecycle, matrix: Matrix, planned: t.Mapping[str, t.Any] | None = None, rank: int = 0
+) -> dict[str, t.Any]:
     """All flags in the order in which they are written."""
     known = table(matrix, life.engine)
-    out = owned(instance, life)
+    out = {name: _first(value) if not _many(known, name) else value for name, value in owned(instance, life).items()}
     if "served_name" in life.arguments and not _has(known, life, life.arguments["served_name"]):
         del out[life.arguments["served_name"]]
     if _has(known, life, "served_model_name"):
@@ -64,13 +66,17 @@ def argv(
 ) -> list[str]:
     """Words of the command. `files`: where secrets.yaml and options.yaml lie for the process, by name."""
     known = table(matrix, life.engine)
-    command = [word.replace("{model}", instance["model"]) for word in life.part("serve")["venv" if instance["runtime"] == "venv" else "container"]]
+    command = [
+        word.replace("{model}", instance["model"]) for word in life.part("serve")["venv" if instance["runtime"] == "venv" else "container"]
+    ]
     if instance["runtime"] == "venv":
         command[0] = f"{instance['venv']}/bin/{command[0]}"
     for name, value in flags(instance, life, matrix, planned, rank).items():
         flag = known.find(name) if known else None
         # A dotted name (--compilation-config.mode) and a flag that the rows do not know go as they were given.
-        command += words(flag, life.version, value) if flag and flag.name == name else [f"--{name}", *([] if value is True else [str(value)])]
+        command += (
+            words(flag, life.version, value) if flag and flag.name == name else [f"--{name}", *([] if value is True else [str(value)])]
+        )
     for name, path in (files or {}).items():
         if name == SECRET_FILE or (name == OPTIONS_FILE and life.engine == "tensorrt_llm"):
             command += [f"--{life.part('config')['flag']}", path]
@@ -91,6 +97,11 @@ def options_file(instance: Instance) -> str | None:
 def _has(known: Table | None, life: Lifecycle, name: str) -> bool:
     flag = known.find(name) if known else None
     return flag is not None and within(life.version, flag.releases)
+
+
+def _many(known: Table | None, name: str) -> bool:
+    flag = known.find(name) if known else None
+    return flag is not None and flag.many
 
 
 def _in_file(instance: Instance, name: str) -> bool:

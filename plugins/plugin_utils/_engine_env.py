@@ -46,7 +46,10 @@ def environment(instance: Instance, life: Lifecycle, devices: t.Sequence[Device]
     findings = []
     if instance["runtime"] == "venv":
         visible, findings = _visible(instance, life, devices)
-        ours.update(visible)
+        # Kernels are compiled at run time: ninja is in the venv, nvcc in the toolkit.
+        ours.update(
+            visible, PATH=f"{instance['venv']}/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        )
     # In a container the devices count from 0 again: what it sees is what it was given.
     fixed = {MARKER, "HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"}
     for name, value in instance["env"].items():

@@ -5,9 +5,10 @@
 
 Private to the collection. A row holds text, one flag a line, which is parsed when a question about that engine is first asked:
 
-    NAME, ALIAS…: TYPE[*] [= VALUE, VALUE (RELEASES) …] [| in RELEASES] [| open in RELEASES] [| bool in RELEASES] [| deprecated VERSION]
+    NAME, ALIAS…: TYPE[*] [= VALUE, VALUE (RELEASES) …] [| in RELEASES] [| open in RELEASES] [| bool in RELEASES]
+        [| deprecated VERSION]
 
-`*`: takes several values. RELEASES are comparisons as elsewhere in the matrix, joined by ` or ` where there is a gap. docs/engines.md says more.
+`*`: takes several values. RELEASES: comparisons as elsewhere in the matrix, joined by ` or ` at a gap; see docs/engines.md.
 """
 
 from __future__ import annotations
@@ -118,9 +119,7 @@ def parse(line: str, row: Row) -> tuple[Flag, list[str]]:
     names, _colon, kind = head.partition(": ")
     kind, _equals, choices = kind.partition(" = ")
     name, *aliases = [word.strip() for word in names.split(",")]
-    said = {word: rest for word, rest in (clause.split(" ", 1) for clause in clauses if " " in clause)}
-    for word in ("open", "bool"):
-        said[word] = said.get(word, "").removeprefix("in ") or None  # type: ignore[assignment]
+    said = dict(clause.replace("open in", "open").replace("bool in", "bool").split(" ", 1) for clause in clauses)
     if not re.fullmatch(r"[A-Za-z][\w.-]*", name) or not re.fullmatch(r"(flag|bool|truth|int|size|size_or_auto|float|str|json)\*?", kind):
         raise ValueError(f"{line!r} is not a line of flags: expected NAME: TYPE …, for example max-model-len: int | in >=0.7.0")
     return (
@@ -130,8 +129,8 @@ def parse(line: str, row: Row) -> tuple[Flag, list[str]]:
             many=kind.endswith("*"),
             choices=tuple(_choice(text) for text in choices.split(", ")) if choices else (),
             releases=said.get("in"),
-            open_in=said["open"],
-            bool_in=said["bool"],
+            open_in=said.get("open"),
+            bool_in=said.get("bool"),
             deprecated=said.get("deprecated"),
             row=row,
         ),

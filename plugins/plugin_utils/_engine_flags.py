@@ -7,7 +7,7 @@ Private to the collection. Interface, for the gate and for the engine roles:
 
     check_args(engine, version, args, env, matrix, name="chat", owned={"port": 8000}, unknown="block") -> findings
 
-`args` is a mapping (max-model-len: 8192; dashes or underscores) or words of a command line. `owned` are flags whose value the role itself decides.
+`args` is a mapping (max-model-len: 8192; dashes or underscores) or words of a command line. `owned`: flags whose value the role decides.
 A release newer than the rows is judged by the newest that they know; what it does not know follows `unknown`.
 """
 
@@ -28,7 +28,9 @@ from ._matrix_findings import finding
 if t.TYPE_CHECKING:
     from ._matrix_model import Matrix
 
-SECRET = re.compile(r"(^|[-_])(api[-_]key|hf[-_]token|password|secret(_access)?_key|auth_token)$|^HF_TOKEN$|^HUGGING_FACE_HUB_TOKEN$", re.IGNORECASE)
+SECRET = re.compile(
+    r"(^|[-_])(api[-_]key|hf[-_]token|password|secret(_access)?_key|auth_token)$|^HF_TOKEN$|^HUGGING_FACE_HUB_TOKEN$", re.IGNORECASE
+)
 Policy = t.Literal["warn", "block"]
 
 
@@ -97,7 +99,9 @@ class _Check:
         for one in given:
             if one.flag and one.name in seen and not one.flag.many and seen[one.name] != one.value:
                 values = f"{seen[one.name]} and {one.value}"
-                yield self._finding("value", "block", one.shown, f"{one.shown} is given twice: {values}.", "one value", None, "args", one.flag.row)
+                yield self._finding(
+                    "value", "block", one.shown, f"{one.shown} is given twice: {values}.", "one value", None, "args", one.flag.row
+                )
             seen.setdefault(one.name, one.value)
 
     def _outside(self, shown: str, releases: str, row: t.Any, where: str) -> t.Iterator[Finding]:
@@ -143,9 +147,12 @@ class _Check:
         assert given.flag
         assert self.version
         choices = given.flag.values(self.version)
-        close = get_close_matches(str(given.value), choices, n=1, cutoff=0.4)
+        begun = [choice for choice in choices if choice.startswith(str(given.value))]
+        close = begun or get_close_matches(str(given.value), choices, n=1, cutoff=0.4)
         message = f"{given.shown} of {self.what} is {given.value!r}; expected {expected}."
-        return self._finding("value", "block", f"{given.shown} {given.value}", message, expected, close[0] if close else None, "args", given.flag.row)
+        return self._finding(
+            "value", "block", f"{given.shown} {given.value}", message, expected, close[0] if close else None, "args", given.flag.row
+        )
 
     def _old(self, given: Given) -> t.Iterator[Finding]:
         assert given.flag
@@ -172,7 +179,9 @@ class _Check:
     def _finding(
         self, kind: str, severity: Policy, shown: str, message: str, needed: str, nearest: str | None, where: str, row: t.Any, fix: str = ""
     ) -> Finding:
-        remedy = f"Remove it from {where} of {self.name}." if kind in ("gone", "unknown", "new") else f"Change it in {where} of {self.name}."
+        remedy = (
+            f"Remove it from {where} of {self.name}." if kind in ("gone", "unknown", "new") else f"Change it in {where} of {self.name}."
+        )
         return finding(
             f"engine.argument_{kind}",
             severity,
@@ -192,7 +201,9 @@ def _weight(where: str) -> Policy:
 
 
 def _since(row: t.Any) -> str:
-    return f"was removed in {row['removed_in']}" if row.get("removed_in") else "is in no release" if row["kind"] == "never" else "was removed"
+    return (
+        f"was removed in {row['removed_in']}" if row.get("removed_in") else "is in no release" if row["kind"] == "never" else "was removed"
+    )
 
 
 def _same(ours: t.Any, theirs: t.Any) -> bool:

@@ -24,7 +24,9 @@ class Hints:
 
     def __init__(self, matrix: Matrix, engine: str, version: str | None, table: Table | None) -> None:
         self.version, self.table = version, table
-        self.rows = {item: row for row in matrix.section("engine_boundaries") if row["engine"] == engine for item in row["item"].split(", ")}
+        self.rows = {
+            item: row for row in matrix.section("engine_boundaries") if row["engine"] == engine for item in row["item"].split(", ")
+        }
 
     def row(self, item: str) -> Row | None:
         return self.rows.get(item)

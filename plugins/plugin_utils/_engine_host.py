@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All instances of one host together: names, ports, GPUs. Pure.
 
-Private to the collection. Interface: check_host(instances, facts) -> (devices by instance, findings); instances as _engine_instance.read() gives them.
+Private to the collection. Interface: check_host(instances, facts) -> (devices by instance, findings); instances as read() gives them.
 That image and version agree, that the release exists and that the host can run it is the gate's matter: see stack().
 """
 
@@ -35,7 +35,21 @@ def check_host(instances: t.Sequence[Instance], facts: Facts) -> tuple[dict[str,
 
 def stack(instances: t.Iterable[Instance]) -> list[dict[str, t.Any]]:
     """The instances as the gate's target stack lists engines."""
-    keys = ("name", "engine", "version", "runtime", "image", "model", "args", "env", "host", "port", "served_name", "parallel", "drain_seconds")
+    keys = (
+        "name",
+        "engine",
+        "version",
+        "runtime",
+        "image",
+        "model",
+        "args",
+        "env",
+        "host",
+        "port",
+        "served_name",
+        "parallel",
+        "drain_seconds",
+    )
     out = []
     for instance in instances:
         row = {key: instance[key] for key in keys if instance.get(key) not in (None, "", {}, [])}
@@ -62,7 +76,12 @@ def _between(one: Instance, other: Instance, used: t.Mapping[str, t.Sequence[Dev
         return
     if one["port"] == other["port"] and (one["host"] == other["host"] or one["host"] in ANY or other["host"] in ANY):
         yield bad(f"{other['name']}.port", str(other["port"]), f"is {one['name']}'s port too", str(_free(one, other)))
-    shared = [(mine, theirs) for mine in used[one["name"]] for theirs in used[other["name"]] if mine.uuid == theirs.uuid or mine.parent == theirs.uuid]
+    shared = [
+        (mine, theirs)
+        for mine in used[one["name"]]
+        for theirs in used[other["name"]]
+        if mine.uuid == theirs.uuid or mine.parent == theirs.uuid
+    ]
     for mine, _theirs in shared:
         label = f"{mine.index} ({mine.uuid})" if mine.index is not None else mine.uuid
         yield bad(f"{other['name']}.gpus", label, f"is used by {one['name']} as well; an engine takes all of a GPU's memory")

@@ -4,7 +4,7 @@
 """One engine instance: checked, with its defaults filled in. Fleet-level checks are in _engine_host. Pure.
 
 Private to the collection. Interface: read(spec, matrix, context) -> (instance, findings). The instance is a dict with the keys of
-schemas/engine_instance.schema.json, every default filled in; None where it cannot be used. What the release knows of its arguments is checked too.
+schemas/engine_instance.schema.json, every default filled in; None where it cannot be used. Its arguments are checked as well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def read(spec: t.Any, matrix: Matrix, context: Context) -> tuple[Instance | None
         return None, [bad("an instance", repr(spec), "is no mapping with name, engine, model and version")]
     shown = {key: "********" if key in SECRETS and isinstance(value, str) and value else value for key, value in spec.items()}
     name = str(spec.get("name") or "an instance without a name")
-    wrong = [_misfit(f"{name}.{where}" if where else name, _shown(shown, where), what) for where, what in problems(shown, schema(), schema())]
+    wrong = [
+        _misfit(f"{name}.{where}" if where else name, _shown(shown, where), what) for where, what in problems(shown, schema(), schema())
+    ]
     if wrong:
         return None, wrong
     life = lifecycle(matrix, spec["engine"], spec["version"])
@@ -120,13 +122,23 @@ def _conflicts(instance: Instance, life: Lifecycle) -> t.Iterator[Finding]:
         yield bad(f"{name}.config", "a mapping", f"is for TensorRT-LLM only; {engine} takes everything in args", "args")
     if instance.get("api_key") and not life.key_file:
         why = "has no API keys" if engine == "TensorRT-LLM" else f"{instance['version']} would show it in the process list"
-        yield bad(f"{name}.api_key", "a key", f"cannot be used: {engine} {why}; keep keys at the gateway", "SGLang 0.5.3 or newer" if "has" not in why else None)
+        yield bad(
+            f"{name}.api_key",
+            "a key",
+            f"cannot be used: {engine} {why}; keep keys at the gateway",
+            "SGLang 0.5.3 or newer" if "has" not in why else None,
+        )
     nodes = instance["nodes"]
     if nodes:
         launcher = nodes.get("launcher") or (life.launchers or ("",))[0]
         if launcher not in life.launchers:
             known = " or ".join(life.launchers)
-            yield bad(f"{name}.nodes.launcher", repr(launcher), f"is not known to {engine} {instance['version']}; it has {known}", known.split(" or ")[0])
+            yield bad(
+                f"{name}.nodes.launcher",
+                repr(launcher),
+                f"is not known to {engine} {instance['version']}; it has {known}",
+                known.split(" or ")[0],
+            )
         for key in ("host", "address"):
             values = [member[key] for member in nodes["members"]]
             if len(set(values)) < len(values):

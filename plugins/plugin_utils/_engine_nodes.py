@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An instance over several hosts: ranks, flags, units beside the server. Pure.
 
-Private to the collection. The first member is the head: it answers HTTP. Start the head first and stop it first; a member that dies takes the
-whole group with it, so the group is restarted as one.
+Private to the collection. The first member is the head: it answers HTTP. Start the head first and stop it first; a member that
+dies takes the whole group with it, so the group is restarted as one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,15 @@ def ray_argv(instance: Instance, rank: int, gpus: int) -> list[str]:
     """The Ray process of one member, in the foreground so that systemd sees it end."""
     member, head = instance["nodes"]["members"][rank]["address"], instance["nodes"]["members"][0]["address"]
     where = ["--head", f"--port={RAY_PORT}", "--include-dashboard=false"] if rank == 0 else [f"--address={head}:{RAY_PORT}"]
-    return [f"{instance['venv']}/bin/ray", "start", "--block", "--disable-usage-stats", f"--node-ip-address={member}", f"--num-gpus={gpus}", *where]
+    return [
+        f"{instance['venv']}/bin/ray",
+        "start",
+        "--block",
+        "--disable-usage-stats",
+        f"--node-ip-address={member}",
+        f"--num-gpus={gpus}",
+        *where,
+    ]
 
 
 def mpi_prefix(instance: Instance, gpus: int) -> list[str]:

@@ -11,7 +11,13 @@ Flag = dict[str, t.Any]
 Atom = t.Union[str, tuple[str, t.Any]]
 
 # vLLM reads these whole numbers with suffixes such as 8k or 1M; listed in its arg_utils, not in the annotation.
-SIZES = {"max_num_batched_tokens", "max_num_scheduled_tokens", "kv_cache_memory_bytes", "safetensors_prefetch_block_size", "max_num_queued_tokens"}
+SIZES = {
+    "max_num_batched_tokens",
+    "max_num_scheduled_tokens",
+    "kv_cache_memory_bytes",
+    "safetensors_prefetch_block_size",
+    "max_num_queued_tokens",
+}
 
 
 def atoms(source: Source, node: ast.expr | None, depth: int = 0) -> set[Atom]:
@@ -49,7 +55,11 @@ def _generic(source: Source, node: ast.Subscript, depth: int) -> set[Atom]:
     outer = ast.unparse(node.value).rpartition(".")[2]
     inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if outer == "Literal":
-        flat = [value for item in inner for value in (source.values(item.args[0]) if isinstance(item, ast.Call) else _literal(source, item)) or ["?"]]
+        flat = [
+            value
+            for item in inner
+            for value in (source.values(item.args[0]) if isinstance(item, ast.Call) else _literal(source, item)) or ["?"]
+        ]
         return {("literal", tuple(flat))}
     if outer in ("Optional", "Union", "SkipValidation"):
         extra: set[Atom] = {"none"} if outer == "Optional" else set()

@@ -9,7 +9,14 @@ import typing as t
 from .annotations import Flag, fields, flag, literal
 from .source import Source
 
-PARSERS = {"int": "int", "float": "float", "str": "str", "json.loads": "json", "human_readable_int": "size", "human_readable_int_or_auto": "size_or_auto"}
+PARSERS = {
+    "int": "int",
+    "float": "float",
+    "str": "str",
+    "json.loads": "json",
+    "human_readable_int": "size",
+    "human_readable_int_or_auto": "size_or_auto",
+}
 # Checked against a list after parsing, so the parser itself takes any text.
 CHECKED_LATER = {"kv-cache-dtype": "CacheDType"}
 DEPRECATED = re.compile(r"\W*(this (flag|argument|option) is )?deprecated|.{0,80}\bis deprecated\b", re.IGNORECASE | re.DOTALL)
@@ -40,9 +47,9 @@ def _function(source: Source, function: ast.FunctionDef, overrides: dict[tuple[s
     calls = [node for node in calls if t.cast("ast.Attribute", node.func).attr == "add_argument"]
     of_class = {}
     for node in ast.walk(function) if calls else ():
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call) and node.value.args:
-            if ast.unparse(node.value.func).endswith("get_kwargs"):
-                of_class[node.targets[0].id] = ast.unparse(node.value.args[0])
+        match = re.fullmatch(r"(\w+) = (?:\w+\.)*get_kwargs\((\w+)\)", ast.unparse(node)) if isinstance(node, ast.Assign) else None
+        if match:
+            of_class[match[1]] = match[2]
     for call in calls:
         _call(source, call, of_class, overrides, out)
     for node in ast.walk(function) if calls else ():

@@ -15,7 +15,9 @@ def variables(source: Source) -> set[str]:
     """vLLM has one table of its own variables. SGLang reads its own in many files, so every name in its text counts."""
     if source.engine == "vllm":
         return {name for name in _table(source) if name.startswith("VLLM_")}
-    return {name for text in source.texts.values() for name in (*SGLANG.findall(text), *SGLANG_CLASS.findall(text)) if not name.endswith("_")}
+    return {
+        name for text in source.texts.values() for name in (*SGLANG.findall(text), *SGLANG_CLASS.findall(text)) if not name.endswith("_")
+    }
 
 
 def _table(source: Source) -> list[str]:

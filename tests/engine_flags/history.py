@@ -27,8 +27,25 @@ def spans(versions: t.Sequence[str], present: t.Collection[str]) -> str | None:
 def merge(releases: Releases) -> dict[str, Flag]:
     """Flags of all releases (oldest first) with the type of the newest release that has each."""
     versions = [version for version, _ in releases]
-    names = sorted({name for _, flags in releases for name in flags})
-    return {name: _line(versions, {version: flags[name] for version, flags in releases if name in flags}) for name in names}
+    first = _first_names(releases)
+    seen: dict[str, dict[str, Flag]] = {}
+    for version, flags in releases:
+        for name, flag in flags.items():
+            also = [other for other in (name, *flag.get("also", ())) if other != first[name]]
+            seen.setdefault(first[name], {})[version] = {**flag, "also": also}
+    return {name: _line(versions, seen[name]) for name in sorted(seen)}
+
+
+def _first_names(releases: Releases) -> dict[str, str]:
+    """Name → the name by which the newest release with that flag lists it first: --tensor-parallel-size and --tp-size are one flag."""
+    first: dict[str, str] = {}
+    for _, flags in reversed(releases):
+        for name, flag in flags.items():
+            names = [name, *flag.get("also", ())]
+            known = next((first[other] for other in names if other in first), name)
+            for other in names:
+                first.setdefault(other, known)
+    return first
 
 
 def _line(versions: t.Sequence[str], seen: dict[str, Flag]) -> Flag:

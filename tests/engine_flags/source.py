@@ -16,7 +16,7 @@ WANTED = {
     "sglang": r"sglang/(srt/(?!multimodal_gen).*|cli/.*|launch_server)\.py",
 }
 # SGLang reads its environment all over; flags come from these.
-SGLANG_FLAGS = r"sglang/srt/(server_args|arg_groups/.+|function_call/function_call_parser|parser/reasoning_parser|reasoning_parser|lora/.+registry)\.py"
+SGLANG_FLAGS = r"sglang/srt/(server_args|arg_groups/.+|function_call/function_call_parser|(parser/)?reasoning_parser|lora/.+registry)\.py"
 
 
 class Source:
@@ -54,7 +54,11 @@ class Source:
         if isinstance(node, ast.Name) and node.id in self.names:
             return self.values(self.names[node.id])
         if isinstance(node, ast.Dict):
-            return None if any(not isinstance(key, ast.Constant) for key in node.keys) else [t.cast("ast.Constant", key).value for key in node.keys]
+            return (
+                None
+                if any(not isinstance(key, ast.Constant) for key in node.keys)
+                else [t.cast("ast.Constant", key).value for key in node.keys]
+            )
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.classes:
             return self.values(_attribute(self.classes[node.value.id], node.attr))
         if isinstance(node, ast.Call):
