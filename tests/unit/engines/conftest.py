@@ -57,7 +57,8 @@ class Reader:
         instance = self.instance(**over)
         used, findings = check_host([instance], FACTS)
         job, more = make_job(instance, self.matrix, used[instance["name"]], planned, rank)
-        assert not [*findings, *more]
+        wrong = " ".join(finding.message for finding in (*findings, *more))
+        assert not wrong, wrong
         return job
 
 
