@@ -92,7 +92,9 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: partial
-    details: A repository that is not configured yet cannot be asked; then only the names are known.
+    details:
+      - A repository that is not configured yet cannot be asked, and package lists are not renewed; then only the names are known, and a
+        warning says why.
   diff_mode:
     support: full
   idempotent:
@@ -162,7 +164,7 @@ from ..module_utils._driver_repository import configure_and, remove_repository, 
 from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_rollback import POLICIES, roll_back
 from ..module_utils._driver_steps import Done
-from ..module_utils._driver_transaction import change_holds, change_packages, remove_packages
+from ..module_utils._driver_transaction import STALE, change_holds, change_packages, remove_packages
 from ..module_utils._errors import HostError
 from ..module_utils._package_answers import PackageError
 from ..module_utils._package_failure import UNFINISHED, failure
@@ -221,12 +223,21 @@ def _run(module: AnsibleModule) -> Done:
         return roll_back(apt, options["hold"], check)
     if not options["names"]:
         return Done(change_holds(apt, options["hold_add"], options["hold_remove"], options["hold"], check), "", {}, {})
+    unseen = Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"] or "the newest that fits"))
     if options["repository_url"] and check:
-        return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"] or "the newest that fits"))
+        return unseen
 
     def change() -> Done:
         return change_packages(apt, _request(options), options["source"], options["hold"], check, rollback=options["rollback"])
 
+    if check:
+        try:
+            return change()
+        except PackageError as exc:
+            if exc.reason not in STALE:
+                raise
+            module.warn(f"{exc}. Package lists are not renewed in check mode; a run renews them before it gives up")
+            return unseen
     return configure_and(repository_of(options, open_url), apt, change, UNFINISHED) if options["repository_url"] else change()
 
 

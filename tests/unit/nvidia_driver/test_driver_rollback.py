@@ -99,6 +99,17 @@ def test_files_that_cannot_be_had_are_said_so_and_refused_where_they_are_require
     assert read(record)["previous"]["unavailable"] == "gone"
 
 
+def test_full_disk_is_no_way_back_and_no_traceback(record: Path) -> None:
+    def full(specs: t.Mapping[str, str], folder: str) -> dict[str, str]:
+        raise OSError(28, "No space left on device")
+
+    apt = FakeApt({"nvidia-a": OLD})
+    apt.offers["nvidia-a"] = [(NEW, "mirror")]
+    apt.fetch_files = full  # type: ignore[method-assign]
+    change(apt)
+    assert "No space left on device" in read(record)["previous"]["unavailable"]
+
+
 def lost() -> dict[str, str]:
     raise PackageError("not_available", "gone")
 
