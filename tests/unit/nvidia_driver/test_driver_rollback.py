@@ -162,12 +162,12 @@ def test_second_interruption_does_not_take_half_a_set_for_the_way_back(record: P
 
     apt = FakeApt()
     change(apt)
-    apt.offers["nvidia-a"] = [(NEW, "mirror")]
     apt.during = cut_off
-    for _attempt in range(2):
+    for version in (NEW, "580.3.3-1"):
+        apt.offers["nvidia-a"] = [(version, "mirror")]
         with pytest.raises(PackageError):
             change(apt)
-        apt.packages["nvidia-half"] = (NEW, "installed")
+        apt.packages["nvidia-a"] = (version, "installed")
     assert read(record)["previous"]["packages"] == {"nvidia-a": OLD}
 
 
