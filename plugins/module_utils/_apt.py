@@ -14,6 +14,7 @@ import time
 import typing as t
 
 from ._apt_files import NO_SOURCES, exclude, from_archives, names_of, parse_uris, room_for
+from ._apt_locks import holder
 from ._package_answers import PackageError, Simulation
 from ._subprocess import Result, run
 
@@ -206,7 +207,8 @@ class Apt:
             raise PackageError("killed", f"{what} was killed by signal {-result.rc}; the next run finishes it")
         text = result.err + "\n" + result.out
         reason = next((name for name, pattern in _CAUSES if pattern.search(text)), "failed")
-        raise PackageError(reason, f"{what} failed: {_tail(result)}")
+        who = holder() if reason == "locked" else ""
+        raise PackageError(reason, f"{what} failed: {_tail(result)}{f' It is {who}.' if who else ''}")
 
 
 def _unmet(text: str) -> str:
