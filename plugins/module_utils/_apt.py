@@ -161,7 +161,9 @@ class Apt:
 
     def install_files(self, paths: t.Sequence[str], downgrade: bool, remove: t.Sequence[str] = (), simulate: bool = False) -> Simulation:
         """One transaction from local files alone: no repository is asked. `remove` leaves in the same transaction."""
-        specs = [*paths, *(f"{name}-" for name in remove)]
+        # Half of an interrupted transaction may be there: -f lets apt begin from broken dependencies, and a package whose files are half
+        # written has the right version already.
+        specs = ["-f", "--reinstall", *paths, *(f"{name}-" for name in remove)]
         command = ["apt-get", *(["-s"] if simulate else self._lock), *NO_SOURCES, *self._install(specs, downgrade)]
         result = run(command, timeout=self.timeout, env=ENVIRONMENT)
         if not simulate:
