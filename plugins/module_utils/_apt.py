@@ -14,6 +14,7 @@ import time
 import typing as t
 
 from ._apt_files import NO_SOURCES, exclude, from_archives, names_of, parse_uris, room_for
+from ._apt_locks import holder
 from ._package_answers import PackageError, Simulation
 from ._subprocess import Result, run
 
@@ -163,7 +164,9 @@ class Apt:
 
     def install_files(self, paths: t.Sequence[str], downgrade: bool, remove: t.Sequence[str] = (), simulate: bool = False) -> Simulation:
         """One transaction from local files alone: no repository is asked. `remove` leaves in the same transaction."""
-        specs = [*paths, *(f"{name}-" for name in remove)]
+        # Half of an interrupted transaction may be there: -f lets apt begin from broken dependencies, and a package whose files are half
+        # written has the right version already.
+        specs = ["-f", "--reinstall", *paths, *(f"{name}-" for name in remove)]
         command = ["apt-get", *(["-s"] if simulate else self._lock), *NO_SOURCES, *self._install(specs, downgrade)]
         result = run(command, timeout=self.timeout, env=ENVIRONMENT)
         if not simulate:
@@ -209,7 +212,8 @@ class Apt:
             raise PackageError("killed", f"{what} was killed by signal {-result.rc}; the next run finishes it")
         text = result.err + "\n" + result.out
         reason = next((name for name, pattern in _CAUSES if pattern.search(text)), "failed")
-        raise PackageError(reason, f"{what} failed: {_tail(result)}")
+        who = holder() if reason == "locked" else ""
+        raise PackageError(reason, f"{what} failed: {_tail(result)}{f' It is {who}.' if who else ''}")
 
 
 def _unmet(text: str) -> str:

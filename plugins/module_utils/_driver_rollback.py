@@ -77,7 +77,8 @@ def prove(apt: Manager, previous: t.Optional[dict[str, t.Any]], packages: t.Mapp
     if not previous or policy == "none" or previous.get("unavailable"):
         return previous
     try:
-        outcome = apt.install_files(_paths(previous), True, _leaving(apt, previous["packages"], packages), simulate=True)
+        leaving = _leaving(apt, previous["packages"], packages)
+        outcome = apt.install_files(_paths(previous, previous["packages"]), True, leaving, simulate=True)
     except PackageError as exc:
         return {**previous, "unavailable": str(exc)}
     stray = _strays(outcome.remove, previous["packages"], packages)
@@ -108,9 +109,9 @@ def roll_back(apt: Manager, hold: bool, check: bool) -> Done:
     installed = apt.installed()
     before = {name: installed[name][0] for name in sorted({*ours, *wanted}) if name in installed}
     going = _leaving(apt, wanted, dict.fromkeys(ours, ""))
-    moves = bool(going) or any(installed.get(name) != (version, "installed") for name, version in wanted.items())
-    if moves:
-        paths = _paths(previous)
+    wrong = [name for name, version in wanted.items() if installed.get(name) != (version, "installed")]
+    if wrong or going:
+        paths = _paths(previous, wrong)
         _refuse(apt, paths, going, wanted, record)
         if check:
             return Done(True, previous["version"], before, wanted)
@@ -151,8 +152,10 @@ def _refuse(apt: Manager, paths: list[str], going: list[str], wanted: t.Mapping[
         raise PackageError("foreign_hold", f"the rollback would move {', '.join(held)}, which someone else holds")
 
 
-def _paths(previous: t.Mapping[str, t.Any]) -> list[str]:
-    return sorted(kept(previous["packages"], previous["version"]).values())
+def _paths(previous: t.Mapping[str, t.Any], names: t.Iterable[str]) -> list[str]:
+    """Files of these packages; all of the set must be whole, since what is right now may be needed for the next attempt."""
+    whole = kept(previous["packages"], previous["version"])
+    return sorted(whole[name] for name in names)
 
 
 def _leaving(apt: Manager, wanted: t.Mapping[str, str], now: t.Mapping[str, str]) -> list[str]:

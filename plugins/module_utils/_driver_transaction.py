@@ -23,7 +23,8 @@ from ._package_sets import driver_version, set_of
 
 UNTOUCHED = ("locked", "disk_full", "repository_unreachable", "repository_inconsistent", "repository_signature", "unresolvable")
 """Causes of a failure that come before the first package is unpacked."""
-_RETRY = ("repository_unreachable", "repository_inconsistent", "not_available", "unresolvable")
+STALE = ("repository_unreachable", "repository_inconsistent", "not_available", "unresolvable")
+"""Causes that new package lists may take away."""
 
 
 class Ask(t.Protocol):
@@ -81,6 +82,8 @@ def change_packages(
             going = previous_set(record, known, resolved.install, resolved.remove, resolved.version)
             previous = keep_previous(apt, going, rollback)
             _keep_new(apt, resolved, rollback)
+        elif before:
+            previous = {"packages": record["packages"] or before, "source": record.get("source")}
         # New packages are new evidence: reboots for the old ones are forgotten.
         came_along = {name for name in resolved.install if name not in resolved.packages and name not in known}
         dependencies = sorted({*record.get("dependencies", ()), *came_along})
@@ -173,7 +176,7 @@ def _resolved(apt: PackageManager, request: Ask, check: bool, ground: Ground) ->
     try:
         return attempt()
     except PackageError as exc:
-        if check or exc.reason not in _RETRY:
+        if check or exc.reason not in STALE:
             raise
     apt.update()
     return attempt()
@@ -184,7 +187,7 @@ def _download(apt: PackageManager, request: Ask, resolved: Resolved) -> None:
     try:
         apt.download(resolved.specs, request.downgrade)
     except PackageError as exc:
-        if exc.reason not in _RETRY:
+        if exc.reason not in STALE:
             raise
         apt.update()
         apt.download(resolved.specs, request.downgrade)

@@ -12,6 +12,7 @@ import os
 import shutil
 import typing as t
 
+from ._errors import HostError
 from ._files import sha256
 from ._package_answers import PackageError
 from ._paths import DRIVER_PACKAGES as ROOT
@@ -33,10 +34,14 @@ def keep(source: Fetcher, packages: t.Mapping[str, str], version: str) -> str:
     known = _listed(folder)
     missing = {name: exact for name, exact in packages.items() if not _is_whole(folder, known.get(name), exact)}
     if missing:
-        paths = source.fetch_files(missing, folder)
-        for name, path in paths.items():
-            known[name] = {"version": missing[name], "file": os.path.basename(path), "sha256": sha256(path) or ""}
-        write_state(f"{folder}/{LIST}", KIND, {"packages": known})
+        try:
+            for name, path in source.fetch_files(missing, folder).items():
+                known[name] = {"version": missing[name], "file": os.path.basename(path), "sha256": sha256(path) or ""}
+            write_state(f"{folder}/{LIST}", KIND, {"packages": known})
+        except PackageError:
+            raise
+        except (OSError, HostError) as exc:
+            raise PackageError("disk_full", f"package files cannot be kept in {folder}: {exc}") from exc
     return folder
 
 

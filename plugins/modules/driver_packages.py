@@ -108,7 +108,9 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: partial
-    details: A repository that is not configured yet cannot be asked; then only the names are known.
+    details:
+      - A repository that is not configured yet cannot be asked, and package lists are not renewed; then only the names are known, and a
+        warning says why.
   diff_mode:
     support: full
   idempotent:
@@ -182,7 +184,7 @@ from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_rollback import POLICIES, roll_back
 from ..module_utils._driver_runfile import uninstall
 from ..module_utils._driver_steps import Done
-from ..module_utils._driver_transaction import Ground, change_holds, change_packages, driver_ground, remove_packages
+from ..module_utils._driver_transaction import STALE, Ground, change_holds, change_packages, driver_ground, remove_packages
 from ..module_utils._errors import HostError
 from ..module_utils._package_answers import PackageError
 from ..module_utils._package_failure import UNFINISHED, failure
@@ -245,13 +247,22 @@ def _run(module: AnsibleModule) -> Done:
         return roll_back(apt, options["hold"], check)
     if not options["names"]:
         return Done(change_holds(apt, options["hold_add"], options["hold_remove"], options["hold"], check), "", {}, {})
+    unseen = Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"] or "the newest that fits"))
     if options["repository_url"] and check:
-        return Done(True, options["version"], {}, dict.fromkeys(options["names"], options["version"] or "the newest that fits"))
+        return unseen
 
     def change() -> Done:
         return change_packages(apt, _request(options), options["source"], options["hold"], check, _ground(options), options["rollback"])
 
-    with _stream_recorded("" if check else options["module_stream"]):
+    if check:
+        try:
+            return change()
+        except PackageError as exc:
+            if exc.reason not in STALE:
+                raise
+            module.warn(f"{exc}. Package lists are not renewed in check mode; a run renews them before it gives up")
+            return unseen
+    with _stream_recorded(options["module_stream"]):
         if not options["repository_url"]:
             return change()
         return configure_and(repository_of(options, open_url, apt), apt, change, UNFINISHED)

@@ -15,6 +15,7 @@ from labtool import actions
 
 RUNS = 3
 ROLES = {"nvidia_driver": {}, "cuda_toolkit": {"cuda_toolkit_versions": ["12.8.1"]}}
+RUNNING = {"nvidia_driver_branch": 595, "nvidia_driver_reboot": "delegate"}
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
         play(books["nvidia_driver"], nvidia_driver_branch=580)
         upgrade = upgraded(books["nvidia_driver"])
         play(books["cuda_toolkit"], **ROLES["cuda_toolkit"])
-        runs = {role: [measured(books[role], nvidia_driver_branch=595, **given) for _run in range(RUNS)] for role, given in ROLES.items()}
+        runs = {role: [measured(books[role], **RUNNING, **given) for _run in range(RUNS)] for role, given in ROLES.items()}
         empty = [measured(str(work / "empty.yml")) for _run in range(RUNS)]
     finally:
         lab("clean", "--keep-images")

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.gpufleet.inference.plugins.module_utils import _apt
 from ansible_collections.gpufleet.inference.plugins.module_utils._apt import Apt, PackageError
+from ansible_collections.gpufleet.inference.plugins.module_utils._apt_locks import holder
 from ansible_collections.gpufleet.inference.plugins.module_utils._subprocess import Result
 
 SIMULATION = """Reading package lists...
@@ -169,3 +173,17 @@ def test_private_update_touches_no_other_list(asked: t.Any) -> None:
     assert "Dir::Etc::sourceparts=/tmp/parts" in calls[0]
     assert "APT::Get::List-Cleanup=0" in calls[0]
     assert "--error-on=any" in calls[0]
+
+
+def test_holder_of_a_lock_is_named(tmp_path: Path) -> None:
+    lock = tmp_path / "lock-frontend"
+    lock.touch()
+    assert holder([str(tmp_path / "missing"), str(lock)]) == ""
+    script = (
+        f"import fcntl, time; lock = open({str(lock)!r}, 'w'); fcntl.lockf(lock, fcntl.LOCK_EX); print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        assert holder([str(lock)]).startswith(f"process {other.pid} (python")
+        other.kill()

@@ -99,6 +99,17 @@ def test_files_that_cannot_be_had_are_said_so_and_refused_where_they_are_require
     assert read(record)["previous"]["unavailable"] == "gone"
 
 
+def test_full_disk_is_no_way_back_and_no_traceback(record: Path) -> None:
+    def full(specs: t.Mapping[str, str], folder: str) -> dict[str, str]:
+        raise OSError(28, "No space left on device")
+
+    apt = FakeApt({"nvidia-a": OLD})
+    apt.offers["nvidia-a"] = [(NEW, "mirror")]
+    apt.fetch_files = full  # type: ignore[method-assign]
+    change(apt)
+    assert "No space left on device" in read(record)["previous"]["unavailable"]
+
+
 def lost() -> dict[str, str]:
     raise PackageError("not_available", "gone")
 
@@ -151,12 +162,12 @@ def test_second_interruption_does_not_take_half_a_set_for_the_way_back(record: P
 
     apt = FakeApt()
     change(apt)
-    apt.offers["nvidia-a"] = [(NEW, "mirror")]
     apt.during = cut_off
-    for _attempt in range(2):
+    for version in (NEW, "580.3.3-1"):
+        apt.offers["nvidia-a"] = [(version, "mirror")]
         with pytest.raises(PackageError):
             change(apt)
-        apt.packages["nvidia-half"] = (NEW, "installed")
+        apt.packages["nvidia-a"] = (version, "installed")
     assert read(record)["previous"]["packages"] == {"nvidia-a": OLD}
 
 

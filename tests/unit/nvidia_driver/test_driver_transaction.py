@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_apt import FakeApt, change, record_fixture  # noqa: F401
-from openpgp_keys import ED25519, ED25519_FINGERPRINT
+from openpgp_keys import ED25519, ED25519_FINGERPRINT, TWO_KEYS
 
 from ansible_collections.gpufleet.inference.plugins.module_utils import (
     _driver_repository,
@@ -219,3 +219,8 @@ def test_key_with_another_fingerprint_is_refused_before_it_is_trusted() -> None:
     with pytest.raises(PackageError, match="expected " + "A" * 40) as error:
         Repository("http://mirror/", ED25519, "A" * 40)
     assert error.value.reason == "repository_key"
+
+
+def test_file_with_one_key_more_is_not_the_expected_one() -> None:
+    with pytest.raises(PackageError, match="expected"):
+        Repository("http://mirror/", TWO_KEYS, ED25519_FINGERPRINT)
