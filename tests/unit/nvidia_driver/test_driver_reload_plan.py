@@ -135,3 +135,8 @@ def test_persistence_mode_without_the_daemon_is_told_and_left() -> None:
     by_power = {"state_files": {"gpu_settings": {"rules": [{"settings": {"persistence": True}}]}}}
     assert planned(facts(host, by_power), persistenced=False).findings == []
     assert planned(facts(host, {"gpus": [{"index": 0, "persistence": False}]}), persistenced=False).findings == []
+
+
+def test_switches_count_also_where_somebody_else_runs_the_fabric_manager() -> None:
+    plan = planned(facts(STALE, held(), {"fabric": {"kind": "nvswitch"}}), live_reload=True, fabric_manager="absent")
+    assert (plan.decision, found(plan, "reload_not_possible").severity) == ("reboot", "warn")
