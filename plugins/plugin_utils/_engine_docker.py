@@ -60,9 +60,8 @@ def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
     after = copy.deepcopy(before)
     runtimes = after.get("runtimes", {})
     if not wanted.present:
+        # An empty object stays: without the key a reload would leave the running daemon its old runtimes (seen with 20.10 and 26.1).
         runtimes.pop(RUNTIME, None)
-        if "runtimes" in after and not runtimes and before.get("runtimes"):
-            del after["runtimes"]
         if after.get("default-runtime") == RUNTIME:
             del after["default-runtime"]
         left = [folder for folder in after.get("cdi-spec-dirs", []) if folder != CDI_FOR_ROOTLESS]

@@ -120,6 +120,10 @@ def test_absent_takes_only_ours_away() -> None:
     assert "default-runtime" not in after
 
 
+def test_absent_leaves_the_key_by_which_a_reload_takes_the_runtime_away() -> None:
+    assert json.loads(plan(plan("{}")[2], present=False)[2])["runtimes"] == {}
+
+
 def test_default_runtime_engine_removes_only_nvidia() -> None:
     assert json.loads(plan('{"default-runtime": "kata"}', default_runtime="engine")[2])["default-runtime"] == "kata"
     assert "default-runtime" not in json.loads(plan('{"default-runtime": "nvidia"}', default_runtime="engine")[2])
