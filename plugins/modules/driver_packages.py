@@ -98,8 +98,8 @@ options:
     default: ""
   module_stream:
     description:
-      - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of the
-        module was enabled before. Empty leaves streams as they are.
+      - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of
+        the module was enabled before. Empty leaves streams as they are.
       - With O(state=absent), a stream that was enabled here, to be forgotten.
     type: str
     default: ""
