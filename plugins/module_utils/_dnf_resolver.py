@@ -173,17 +173,21 @@ def unneeded(request: t.Any) -> t.Any:
 
 
 def fetch(request: t.Any) -> t.Any:
-    """Exact files into a folder: name → path."""
-    base, packages = open_base(dict(request, fresh=False)), {}
-    for name, version in request["specs"].items():
-        package = _exact(base, name, version)
-        if package is None:
-            raise Refused("not_available", f"no repository of this host offers {name} {version}")
-        packages[name] = package
+    """Exact files into a folder: name → path. What is installed may be of the enabled stream, what is to come of the asked one."""
+    for stream in dict.fromkeys(["", request.get("stream") or ""]):
+        base = open_base(dict(request, fresh=True, stream=stream))
+        packages = {name: _exact(base, name, version) for name, version in request["specs"].items()}
+        if all(packages.values()):
+            break
+    missing = sorted(name for name, package in packages.items() if not package)
+    if missing:
+        raise Refused("not_available", "no repository of this host offers these versions of " + ", ".join(missing))
     for package in packages.values():
         package.repo.pkgdir = request["folder"]
     base.download_packages(list(packages.values()))
-    _check_signatures(base, packages.values())
+    for package in packages.values():
+        if base.package_signature_check(package)[0]:
+            _refuse_other_keys(package)
     return {name: package.localPkg() for name, package in packages.items()}
 
 
