@@ -226,7 +226,7 @@ def _put(base: t.Any, package: t.Any, request: t.Any) -> None:
 
 def _left_twice(base: t.Any) -> list[t.Any]:
     """The older of two versions of one package: an update that was killed put the new one there and did not come to take the old away."""
-    groups = {}
+    groups: dict[tuple[str, str], list[t.Any]] = {}
     for package in base.sack.query().installed():
         groups.setdefault((package.name, package.arch), []).append(package)
     keep = base._get_installonly_query().installed() if hasattr(base, "_get_installonly_query") else ()
