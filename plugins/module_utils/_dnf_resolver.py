@@ -236,15 +236,12 @@ def _left_twice(base: t.Any) -> list[t.Any]:
 
 def _carry_out(base: t.Any, request: t.Any) -> t.Any:
     base.resolve(allow_erasing=bool(request.get("erase")))
-    coming = [item.pkg for item in base.transaction if item.action_name in ("Install", "Upgrade", "Downgrade", "Reinstall", "Obsoleting")]
+    coming = list(base.transaction.install_set)
     names = {package.name for package in coming}
-    going = sorted({item.name for item in base.transaction if item.action_name in ("Removed", "Obsoleted", "Erase")} - names)
-    again = sorted({p.name for p in base.transaction.remove_set} - names - set(going))
-    out = {"install": {package.name: evr(package) for package in coming}, "remove": sorted({*going, *again}), "error": ""}
-    twice = sorted(item.name for item in base.transaction if item.action_name in ("Removed", "Erase") and item.name in names)
-    out["remove"] = sorted({*out["remove"], *twice} - names)
+    going = sorted({package.name for package in base.transaction.remove_set} - names)
+    out = {"install": {package.name: evr(package) for package in coming}, "remove": going, "error": ""}
     if request.get("download") or request.get("run"):
-        remote = [package for package in coming if package.reponame != "@commandline"]
+        remote = [package for package in coming if package.reponame != "@commandline"]  # local files were checked when they were fetched
         base.download_packages(remote)
         _check_signatures(base, remote)
     if request.get("run"):
