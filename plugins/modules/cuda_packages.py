@@ -113,7 +113,8 @@ reason:
   description:
     - A word for the cause of a failure. After V(not_available), V(unresolvable), V(would_install_driver), V(would_remove), V(foreign_hold),
       V(foreign_broken), V(repository_unreachable), V(repository_signature), V(repository_inconsistent), V(disk_full), V(locked)
-      and V(no_dnf) no package has changed; after V(dpkg_failed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
+      and V(no_dnf) no package has changed; after V(dpkg_failed), V(timeout), V(hung) and V(failed) the next run goes on from where this
+      one stopped.
   returned: failure
   type: str
   sample: would_install_driver
@@ -142,7 +143,7 @@ _MOVED = ("dpkg_failed", "timeout", "hung", "failed")
 _FIXES = {
     "would_install_driver": "Leave out what asks for a driver (cuda, cuda-X-Y, cuda-runtime-X-Y …); drivers are role nvidia_driver's.",
     "not_available": "Ask for a version that the repository has, or for the runfile (cuda_toolkit_runfiles).",
-    "foreign_hold": "If the hold has served its time: apt-mark unhold PACKAGE (dnf versionlock delete PACKAGE). Otherwise ask for the held version.",
+    "foreign_hold": "If the hold has served its time: apt-mark unhold (dnf versionlock delete) PACKAGE. Otherwise ask for the held one.",
     "would_remove": "Ask for a version that can stand beside these packages, or remove them yourself.",
 }
 

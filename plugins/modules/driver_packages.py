@@ -150,9 +150,9 @@ previous:
 reason:
   description:
     - A word for the cause of a failure. V(not_available), V(unresolvable), V(would_remove), V(foreign_hold), V(foreign_broken),
-      V(repository_unreachable), V(repository_signature), V(repository_inconsistent), V(disk_full), V(locked), V(no_versionlock) and V(no_dnf)
-      have changed no package;
-      after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
+      V(repository_unreachable), V(repository_signature), V(repository_inconsistent), V(disk_full), V(locked), V(no_versionlock)
+      and V(no_dnf) have changed no package; after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from
+      where this one stopped.
   returned: failure
   type: str
   sample: not_available
