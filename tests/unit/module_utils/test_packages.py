@@ -167,6 +167,7 @@ def test_no_package_database(host: Any) -> None:
 
 def test_enabled_module_streams(rpm_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_packages, "run", lambda argv, timeout: Result("ok", 0, RPM_ROWS, ""))
-    rpm_host.write("etc/dnf/modules.d/nvidia-driver.module", "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nprofiles=\nstate=enabled\n")
+    enabled = "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nprofiles=\nstate=enabled\n"
+    rpm_host.write("etc/dnf/modules.d/nvidia-driver.module", enabled)
     rpm_host.write("etc/dnf/modules.d/nodejs.module", "[nodejs]\nname=nodejs\nstream=\nprofiles=\nstate=\n")
     assert _packages.facts(_packages.read_packages(rpm_host.reader(), "redhat"))["streams"] == {"nvidia-driver": "580-open"}
