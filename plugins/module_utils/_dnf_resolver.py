@@ -10,6 +10,7 @@ since plugins of the site print what they like. Modules use class Dnf (_dnf.py).
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing as t
 
 MARK = "gpufleet-answer "
 LOCK_WAIT = 120
@@ -27,15 +29,15 @@ NO_DNF = 3
 class Refused(Exception):
     """Why not: a stable word and a text."""
 
-    def __init__(self, reason, text):
+    def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.reason = reason
 
 
-_OPEN = {}
+_OPEN: dict[t.Any, t.Any] = {}
 
 
-def open_base(request, system=True, available=True):
+def open_base(request: t.Any, system: bool = True, available: bool = True) -> t.Any:
     """A dnf; while questions are served, one for all of them."""
     if not request.get("serve"):
         return _open_base(request, system, available)
@@ -46,7 +48,7 @@ def open_base(request, system=True, available=True):
     return _OPEN[key]
 
 
-def _open_base(request, system, available):
+def _open_base(request: t.Any, system: bool, available: bool) -> t.Any:
     """The host's dnf with its repositories (or only those of folder `reposdir`), from what is cached unless `fresh`."""
     import dnf  # type: ignore[import-not-found,unused-ignore]
 
@@ -67,7 +69,7 @@ def _open_base(request, system, available):
     if request.get("expire"):
         for repo in base.repos.iter_enabled():
             repo.skip_if_unavailable = repo.skip_if_unavailable and not request.get("reposdir")
-            repo._repo.expire()  # noqa: SLF001 - as dnf makecache --refresh does
+            repo._repo.expire()  # as dnf makecache --refresh does
     base.fill_sack(load_system_repo=system, load_available_repos=available)
     if request.get("stream") and available:
         base.conf.module_stream_switch = True  # the planner has decided
@@ -75,46 +77,50 @@ def _open_base(request, system, available):
     return base
 
 
-def _module_base(base):
+def _module_base(base: t.Any) -> t.Any:
     import dnf.module.module_base  # type: ignore[import-not-found,unused-ignore]
 
     return dnf.module.module_base.ModuleBase(base)
 
 
-def evr(package):
+def evr(package: t.Any) -> str:
     text = package.version + "-" + package.release
-    return text if package.epoch == 0 else "{0}:{1}".format(package.epoch, text)
+    return text if package.epoch == 0 else f"{package.epoch}:{text}"
 
 
-def update(request):
+def update(request: t.Any) -> t.Any:
     open_base(dict(request, fresh=True, expire=True), system=False)
     return {}
 
 
-def versions(request):
+def versions(request: t.Any) -> t.Any:
     """spec (a name, or a name with a version) → [(version, where from)], newest first."""
     base, found = open_base(request, system=False), {}
     for spec in request["names"]:
         packages = sorted(_matching(base, spec).available(), reverse=True)
-        origins = [(evr(p), (list(p.repo.baseurl) or [p.repo.metalink or p.repo.mirrorlist or p.repo.id])[0]) for p in packages if p.arch != "src"]
+        origins = [(evr(package), _origin(package.repo)) for package in packages if package.arch != "src"]
         if origins:
             found[spec] = list(dict.fromkeys(origins))
     return found
 
 
-def _matching(base, spec):
+def _origin(repo: t.Any) -> str:
+    return str((list(repo.baseurl) or [repo.metalink or repo.mirrorlist or repo.id])[0])
+
+
+def _matching(base: t.Any, spec: str) -> t.Any:
     import dnf.subject  # type: ignore[import-not-found,unused-ignore]
 
     return dnf.subject.Subject(spec).get_best_query(base.sack, with_provides=False, with_filenames=False)
 
 
-def _exact(base, name, version):
+def _exact(base: t.Any, name: str, version: str) -> t.Any:
     """The available package of exactly this version, or none."""
     found = [p for p in base.sack.query().available().filter(name=name) if evr(p) == version and p.arch in (base.conf.basearch, "noarch")]
     return found[0] if found else None
 
 
-def requires(request):
+def requires(request: t.Any) -> t.Any:
     """name → [[(package, lowest version), …alternatives], …]; what the files and libraries of the system provide is left out."""
     base, found = open_base(request, system=False), {}
     for name, version in request["specs"].items():
@@ -125,7 +131,7 @@ def requires(request):
     return found
 
 
-def _providers(base, relation):
+def _providers(base: t.Any, relation: t.Any) -> list[tuple[str, str]]:
     text = re.match(r"([^\s(]\S*)(?:\s+(>=|=)\s+(\S+))?", str(relation))
     if not text or text.group(1).startswith("/"):
         return []
@@ -135,14 +141,14 @@ def _providers(base, relation):
     return [(name, bound) for name in own]
 
 
-def solve(request):
+def solve(request: t.Any) -> t.Any:
     """What a transaction would do; with `download` its files are fetched, with `run` it is done."""
     base = open_base(request)
     _goal(base, request)
     return _carry_out(base, request)
 
 
-def local(request):
+def local(request: t.Any) -> t.Any:
     """One transaction from files alone."""
     base = open_base(dict(request, stream=None), available=False)
     for package in base.add_remote_rpms(request["paths"]):
@@ -153,7 +159,7 @@ def local(request):
     return _carry_out(base, request)
 
 
-def remove(request):
+def remove(request: t.Any) -> t.Any:
     """Packages, and with them the stream that was enabled for them."""
     base = open_base(dict(request, stream=""), available=bool(request.get("stream")))
     for name in request["names"]:
@@ -164,27 +170,31 @@ def remove(request):
     return _carry_out(base, dict(request, erase=True))
 
 
-def unneeded(request):
+def unneeded(request: t.Any) -> t.Any:
     base = open_base(request, available=False)
-    return {"names": sorted({p.name for p in base.sack.query()._unneeded(base.history.swdb)})}  # noqa: SLF001 - as dnf autoremove
+    return {"names": sorted({p.name for p in base.sack.query()._unneeded(base.history.swdb)})}  # as dnf autoremove
 
 
-def fetch(request):
-    """Exact files into a folder: name → path."""
-    base, packages = open_base(dict(request, fresh=False)), {}
-    for name, version in request["specs"].items():
-        package = _exact(base, name, version)
-        if package is None:
-            raise Refused("not_available", "no repository of this host offers {0} {1}".format(name, version))
-        packages[name] = package
+def fetch(request: t.Any) -> t.Any:
+    """Exact files into a folder: name → path. What is installed may be of the enabled stream, what is to come of the asked one."""
+    for stream in dict.fromkeys(["", request.get("stream") or ""]):
+        base = open_base(dict(request, fresh=True, stream=stream))
+        packages = {name: _exact(base, name, version) for name, version in request["specs"].items()}
+        if all(packages.values()):
+            break
+    missing = sorted(name for name, package in packages.items() if not package)
+    if missing:
+        raise Refused("not_available", "no repository of this host offers these versions of " + ", ".join(missing))
     for package in packages.values():
         package.repo.pkgdir = request["folder"]
     base.download_packages(list(packages.values()))
-    _check_signatures(base, packages.values())
+    for package in packages.values():
+        if base.package_signature_check(package)[0]:
+            _refuse_other_keys(package)
     return {name: package.localPkg() for name, package in packages.items()}
 
 
-def _goal(base, request):
+def _goal(base: t.Any, request: t.Any) -> None:
     missing = []
     for name, version in request["install"].items():
         package = _exact(base, name, version) if version else None
@@ -192,7 +202,7 @@ def _goal(base, request):
         if package is not None:
             _put(base, package, request)
         elif version and not there:
-            missing.append("{0} {1}".format(name, version))
+            missing.append(f"{name} {version}")
         elif not version:
             base.install(name, strict=True)
     if missing:
@@ -204,7 +214,7 @@ def _goal(base, request):
         base.package_remove(older)
 
 
-def _put(base, package, request):
+def _put(base: t.Any, package: t.Any, request: t.Any) -> None:
     installed = base.sack.query().installed().filter(name=package.name, arch=[package.arch, "noarch"])
     newest = max(installed, default=None)
     if newest is None or base.sack.query().filterm(name=package.name).installed().filter(provides="installonlypkg(kernel)"):
@@ -213,31 +223,28 @@ def _put(base, package, request):
         base.package_upgrade(package)
     elif package < newest:
         if not request.get("downgrade"):
-            raise Refused("unresolvable", "{0} would go down from {1} to {2}".format(package.name, evr(newest), evr(package)))
+            raise Refused("unresolvable", f"{package.name} would go down from {evr(newest)} to {evr(package)}")
         base.package_downgrade(package)
 
 
-def _left_twice(base):
+def _left_twice(base: t.Any) -> list[t.Any]:
     """The older of two versions of one package: an update that was killed put the new one there and did not come to take the old away."""
-    groups = {}
+    groups: dict[tuple[str, str], list[t.Any]] = {}
     for package in base.sack.query().installed():
         groups.setdefault((package.name, package.arch), []).append(package)
-    keep = base._get_installonly_query().installed() if hasattr(base, "_get_installonly_query") else ()  # noqa: SLF001
+    keep = base._get_installonly_query().installed() if hasattr(base, "_get_installonly_query") else ()
     several = {package.name for package in keep} | {"gpg-pubkey"}
     return [p for (name, _arch), packages in groups.items() if len(packages) > 1 and name not in several for p in sorted(packages)[:-1]]
 
 
-def _carry_out(base, request):
+def _carry_out(base: t.Any, request: t.Any) -> t.Any:
     base.resolve(allow_erasing=bool(request.get("erase")))
-    coming = [item.pkg for item in base.transaction if item.action_name in ("Install", "Upgrade", "Downgrade", "Reinstall", "Obsoleting")]
+    coming = list(base.transaction.install_set)
     names = {package.name for package in coming}
-    going = sorted({item.name for item in base.transaction if item.action_name in ("Removed", "Obsoleted", "Erase")} - names)
-    again = sorted({p.name for p in base.transaction.remove_set} - names - set(going))
-    out = {"install": {package.name: evr(package) for package in coming}, "remove": sorted({*going, *again}), "error": ""}
-    twice = sorted(item.name for item in base.transaction if item.action_name in ("Removed", "Erase") and item.name in names)
-    out["remove"] = sorted({*out["remove"], *twice} - names)
+    going = sorted({package.name for package in base.transaction.remove_set} - names)
+    out = {"install": {package.name: evr(package) for package in coming}, "remove": going, "error": ""}
     if request.get("download") or request.get("run"):
-        remote = [package for package in coming if package.reponame != "@commandline"]
+        remote = [package for package in coming if package.reponame != "@commandline"]  # local files were checked when they were fetched
         base.download_packages(remote)
         _check_signatures(base, remote)
     if request.get("run"):
@@ -246,7 +253,7 @@ def _carry_out(base, request):
     return out
 
 
-def _check_signatures(base, packages):
+def _check_signatures(base: t.Any, packages: t.Any) -> None:
     for package in packages:
         result, text = base.package_signature_check(package)
         if result == 1:
@@ -255,10 +262,10 @@ def _check_signatures(base, packages):
             base.package_import_key(package, fullaskcb=lambda answers: True)
             result, text = base.package_signature_check(package)
         if result:
-            raise Refused("repository_signature", "{0}: {1}".format(package, text or "its signature is not of the repository's key"))
+            raise Refused("repository_signature", "{}: {}".format(package, text or "its signature is not of the repository's key"))
 
 
-def _refuse_other_keys(package):
+def _refuse_other_keys(package: t.Any) -> None:
     """A key that did not sign the package must not get into rpm's keyring: try it in an empty one."""
     keys = [url[len("file://") :] for url in package.repo.gpgkey]
     if not all(url.startswith("file://") for url in package.repo.gpgkey):
@@ -268,10 +275,10 @@ def _refuse_other_keys(package):
         good = [subprocess.call([*tools, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
                 for words in (["--import", *keys], ["--checksig", package.localPkg()])]  # fmt: skip
     if any(good):
-        raise Refused("repository_signature", "{0} has no signature by the repository's key".format(package))
+        raise Refused("repository_signature", f"{package} has no signature by the repository's key")
 
 
-def _rpm_lock_free():
+def _rpm_lock_free() -> None:
     """librpm waits for another rpm without a bound; dnf's own locks do not know of it."""
     import rpm  # type: ignore[import-not-found,unused-ignore]
 
@@ -284,11 +291,12 @@ def _rpm_lock_free():
                 return
             except OSError:
                 if time.monotonic() > end:
-                    raise Refused("locked", "another rpm holds {0} for more than {1} s".format(path, LOCK_WAIT))
+                    text = f"another rpm holds {path} for more than {LOCK_WAIT} s"
+                    raise Refused("locked", text) from None
         time.sleep(1)
 
 
-def reason_of(error):
+def reason_of(error: t.Any) -> str:
     """A stable word for dnf's exceptions."""
     text = str(error)
     kind = type(error).__name__
@@ -296,14 +304,17 @@ def reason_of(error):
         ("disk_full", r"[Nn]o space left|needs \d+\s*[KMGT]?B? more space|At least \d+ ?[KMGT]?B more space|not enough (free )?space"),
         ("repository_signature", r"GPG|[Ss]ignature|[Pp]ublic key"),
         ("repository_inconsistent", r"[Cc]hecksum|does not match|incorrect size|[Ii]ntended size|Damaged|no more mirrors.*checksum"),
-        ("repository_unreachable", r"Status code: [45]\d\d|Could ?n[o']t (resolve|connect)|Cannot download|Cache-only enabled|Failed to download|Curl error|[Tt]imeout was reached"),
+        (
+            "repository_unreachable",
+            r"Status code: [45]\d\d|Could ?n[o']t (resolve|connect)|Cannot download|Cache-only enabled|Failed to download|Curl error",
+        ),
     )
     if kind in ("LockError", "ProcessLockError", "MetadataLockError", "RpmdbLockError", "DownloadLockError", "ThreadLockError"):
         return "locked"
     for reason, pattern in words:
         if re.search(pattern, text):
             return reason
-    if kind in ("DepsolveError", "MarkingError", "MarkingErrors", "PackageNotFoundError", "PackagesNotAvailableError", "PackagesNotInstalledError"):
+    if kind in ("DepsolveError", "MarkingError", "MarkingErrors") or re.match(r"Packages?Not", kind):
         return "unresolvable"
     if kind in ("RepoError", "DownloadError"):
         return "repository_unreachable"
@@ -314,20 +325,18 @@ ANSWERS = {"update": update, "versions": versions, "requires": requires, "solve"
            "unneeded": unneeded, "fetch": fetch}  # fmt: skip
 
 
-def answer(request):
+def answer(request: t.Any) -> dict[str, t.Any]:
     try:
         return {"ok": ANSWERS[request["do"]](request)}
     except Refused as exc:
         return {"reason": exc.reason, "text": str(exc)}
     except Exception as exc:
-        return {"reason": reason_of(exc), "text": "{0}: {1}".format(type(exc).__name__, exc)}
+        return {"reason": reason_of(exc), "text": f"{type(exc).__name__}: {exc}"}
 
 
-def main(text):
+def main(text: str) -> int:
     """One request as text, or (`serve`) questions from standard input, one a line, until it ends."""
-    try:
-        import dnf  # type: ignore[import-not-found,unused-ignore] # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("dnf") is None:
         return NO_DNF
     for line in sys.stdin if text == "serve" else [text]:
         end = time.monotonic() + LOCK_WAIT
@@ -336,7 +345,8 @@ def main(text):
         while found.get("reason") == "locked" and time.monotonic() < end:
             time.sleep(2)
             found = answer(request)
-        print("\n" + MARK + json.dumps(found), flush=True)
+        sys.stdout.write("\n" + MARK + json.dumps(found) + "\n")
+        sys.stdout.flush()
     return 0
 
 

@@ -97,8 +97,8 @@ options:
     default: false
   module_stream:
     description:
-      - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of the
-        module was enabled before. Empty leaves streams as they are.
+      - dnf module stream that the packages belong to, C(nvidia-driver:580-open); it is enabled in the same transaction, whatever stream of
+        the module was enabled before. Empty leaves streams as they are.
       - With O(state=absent), a stream that was enabled here, to be forgotten.
     type: str
     default: ""
@@ -163,7 +163,7 @@ reason:
   description:
     - A word for the cause of a failure. V(not_available), V(unresolvable), V(would_remove), V(foreign_hold), V(foreign_broken),
       V(repository_unreachable), V(repository_signature), V(repository_key), V(repository_inconsistent), V(disk_full), V(locked),
-      V(rollback_unavailable) and V(nothing_to_roll_back) have changed no package;
+      V(no_versionlock), V(no_dnf), V(rollback_unavailable) and V(nothing_to_roll_back) have changed no package;
       after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from where this one stopped.
   returned: failure
   type: str

@@ -30,8 +30,8 @@ def stream_part(part: Part, settings: Settings, target: Target, host: HostDriver
         part.find(
             "module_stream",
             "block",
-            f"Stream {module}:{enabled} is enabled on the host, not by this role; branch {target.branch} with {target.kernel_modules} kernel "
-            f"modules comes in {wanted}.",
+            f"Stream {module}:{enabled} is enabled on the host, not by this role; branch {target.branch} with {target.kernel_modules} "
+            f"kernel modules comes in {wanted}.",
             found=f"{module}:{enabled}",
             needed=f"{wanted}, or no stream",
             fix=f"Set nvidia_driver_module_stream: switch for this run, or run `dnf module reset {module}` on the host, "

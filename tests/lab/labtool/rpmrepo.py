@@ -83,7 +83,7 @@ class Build:
             relations["requires"] = [re.sub(r"(cuda-drivers >= )(\d+)$", r"\g<1>3:\2", text) for text in relations["requires"]]
             scripts = {}
             if "scripts" in entry:
-                scripts["post"] = re.sub(r'(?m)^(set -e|if .*|fi|#!.*)\n', "", entry["scripts"]["postinst"])
+                scripts["post"] = re.sub(r"(?m)^(set -e|if .*|fi|#!.*)\n", "", entry["scripts"]["postinst"])
                 scripts["preun"] = entry["scripts"]["prerm"].replace('[ "$1" = remove ]', '[ "$1" = 0 ]')
             found.append(Package(entry["name"], version, release, 0, "x86_64", relations, literal(entry.get("files", {})), scripts))
         return found

@@ -163,3 +163,11 @@ def test_zypper_locks(rpm_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_package_database(host: Any) -> None:
     assert _packages.read_packages(host.reader(), "unknown") == ("unknown", {}, {})
+
+
+def test_enabled_module_streams(rpm_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_packages, "run", lambda argv, timeout: Result("ok", 0, RPM_ROWS, ""))
+    enabled = "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nprofiles=\nstate=enabled\n"
+    rpm_host.write("etc/dnf/modules.d/nvidia-driver.module", enabled)
+    rpm_host.write("etc/dnf/modules.d/nodejs.module", "[nodejs]\nname=nodejs\nstream=\nprofiles=\nstate=\n")
+    assert _packages.facts(_packages.read_packages(rpm_host.reader(), "redhat"))["streams"] == {"nvidia-driver": "580-open"}
