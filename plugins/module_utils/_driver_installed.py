@@ -17,7 +17,7 @@ from ._subprocess import run
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
 _MODULE_NAMES = ("nvidia", "nvidia-current")
-_MODINFO_TIMEOUT = 5.0
+_MODINFO_TIMEOUT = 30.0
 
 
 def read_installed(reader: Reader, packages: Packages, evidence: bool) -> t.Optional[dict[str, t.Any]]:
