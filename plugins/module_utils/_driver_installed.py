@@ -19,7 +19,7 @@ _RUNFILE_BACKUP = "/var/lib/nvidia/log"
 """What the installer put where, headed by the version in brackets; for root only. Its other log may be of an attempt that failed."""
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
 _MODULE_NAMES = ("nvidia", "nvidia-current")
-_MODINFO_TIMEOUT = 5.0
+_MODINFO_TIMEOUT = 30.0
 
 
 def read_installed(
