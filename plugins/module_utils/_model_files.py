@@ -136,5 +136,5 @@ def _described(tensor: t.Any) -> bool:
     shape, offsets = tensor.get("shape"), tensor.get("data_offsets")
     if not isinstance(shape, list) or not isinstance(offsets, list):
         return False
-    numbers = all(type(one) is int and one >= 0 for one in [*shape, *offsets])
+    numbers = all(isinstance(one, int) and one >= 0 for one in [*shape, *offsets])
     return bool(numbers and len(offsets) == 2 and offsets[0] <= offsets[1] and isinstance(tensor.get("dtype"), str))

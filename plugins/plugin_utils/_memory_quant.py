@@ -97,6 +97,6 @@ def with_bits(method: str) -> Quant:
 
 def methods_for(compute_capability: t.Optional[str]) -> list[str]:
     """Weight types that a GPU has instructions for, the least loss first."""
-    major, _, minor = (compute_capability or "0.0").partition(".")
+    major, _dot, minor = (compute_capability or "0.0").partition(".")
     value = int(major) * 10 + int(minor or 0)
     return (["fp8"] if value >= 89 else []) + (["nvfp4"] if value >= 100 else []) + ["int4"]
