@@ -138,7 +138,7 @@ class ActionModule(ActionBase):
             if answer.get("failed") or answer.get("unreachable"):
                 result.update(answer)
                 return None
-            fact = _facts.collected(fact, run, complete(answer["gpu_info"], matrix))
+            fact = _facts.collected(fact, run, complete(t.cast("dict[str, t.Any]", answer["gpu_info"]), matrix))
             result["ansible_facts"] = {_facts.FACT: fact}
         return _facts.effective(fact)
 

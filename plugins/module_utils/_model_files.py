@@ -70,7 +70,8 @@ def _weights(path: str, config: dict[str, t.Any]) -> t.Optional[dict[str, t.Any]
         files = sorted(name for name in _listed(path) if name.endswith(".safetensors") and not name.startswith("adapter_"))
         if not files:
             return None
-    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    inner = config.get("text_config")
+    text: dict[str, t.Any] = inner if isinstance(inner, dict) else config
     return _sums([os.path.join(path, name) for name in files], text)
 
 
@@ -133,5 +134,7 @@ def _described(tensor: t.Any) -> bool:
     if not isinstance(tensor, dict):
         return False
     shape, offsets = tensor.get("shape"), tensor.get("data_offsets")
-    numbers = isinstance(shape, list) and isinstance(offsets, list) and all(type(one) is int and one >= 0 for one in [*shape, *offsets])
+    if not isinstance(shape, list) or not isinstance(offsets, list):
+        return False
+    numbers = all(isinstance(one, int) and one >= 0 for one in [*shape, *offsets])
     return bool(numbers and len(offsets) == 2 and offsets[0] <= offsets[1] and isinstance(tensor.get("dtype"), str))

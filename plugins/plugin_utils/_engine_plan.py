@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from . import _engine_plan_fit as fit
 from ._contracts import Finding, bad_variable
-from ._engine_plan_estimate import cuda_total, defaults, estimate, fraction_limit, sglang_fraction
+from ._engine_plan_budget import cuda_total
+from ._engine_plan_estimate import defaults, estimate, fraction_limit, sglang_fraction
 from ._engine_plan_parallel import splits
 from ._engine_plan_rows import Constants
 from ._engine_plan_types import EnginePlan, Estimate, Gpu, Settings, Wish

@@ -57,7 +57,8 @@ def alternatives(
         out.append(tried(f"max_model_len {shorter}", {"max_model_len": shorter}, max_model_len=shorter))
     if settings.max_num_batched_tokens > 2048 and wish.max_num_batched_tokens is None:
         small = {"max_num_batched_tokens": 2048, "max_num_seqs": min(256, settings.max_num_seqs)}
-        out.append(tried("smaller batches (2048 tokens, 256 sequences)", small, **small))
+        what = f"smaller batches (2048 tokens, {small['max_num_seqs']} sequences)"
+        out.append(tried(what, small, max_num_batched_tokens=2048, max_num_seqs=small["max_num_seqs"]))
     if not shape.quant.method:
         for method in methods_for(gpu.compute_capability):
             smaller = with_quant(shape, with_bits(method))

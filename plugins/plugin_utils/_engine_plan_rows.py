@@ -55,8 +55,8 @@ def constants_for(matrix: Matrix, engine: str, version: str, measured: Values | 
     row = [row for row in own if key(row["values"]["since"]) <= key(version)][-1:] or own[:1]
     values = row[0]["values"]
     parts = rows.get(f"memory.{engine}.parts", row[0])["values"]
-    batch = rows.get(f"memory.{engine}.batch", {}).get("values", parts)
-    block = rows.get(f"memory.{engine}.block", {}).get("values", {})
+    batch: Values = (rows.get(f"memory.{engine}.batch") or {"values": parts})["values"]
+    block: Values = (rows.get(f"memory.{engine}.block") or {"values": {}})["values"]
     tiers = batch.get("tiers") or [{"from_gib": 0, "tokens": parts["tokens"], "sequences": parts["sequences"]}]
     return Constants(
         engine=engine,

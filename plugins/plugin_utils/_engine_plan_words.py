@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from ._contracts import Finding, named_finding
-from ._engine_plan_estimate import cuda_total, fraction_limit
+from ._engine_plan_budget import cuda_total
+from ._engine_plan_estimate import fraction_limit
 from ._engine_plan_parallel import obstacles, splits, why
 from ._engine_plan_rows import Constants
 from ._engine_plan_types import GIB, EnginePlan, Estimate, Gpu, Settings, Wish

@@ -92,7 +92,8 @@ def qwen_moe(text: Config) -> list[Layer]:
     qk_norm = 0 if text.get("model_type") == "qwen2_moe" else 2 * positive(text, "head_dim", default=128)
     sparse, dense_mlp = experts(text, shared_ffn=shared, shared_gate=shared > 0), Mlp(ffn=positive(text, "intermediate_size"))
     step, plain = positive(text, "decoder_sparse_step", default=1), set(text.get("mlp_only_layers") or ())
-    base = _uniform(_qwen_window(text), sparse, qk_norm=qk_norm, **({"bias_qkv": True} if text.get("model_type") == "qwen2_moe" else {}))
+    biased = text.get("model_type") == "qwen2_moe" or flag(text, "attention_bias")
+    base = _uniform(_qwen_window(text), sparse, qk_norm=qk_norm, bias_qkv=biased)
     return [replace(layer, mlp=dense_mlp) if index in plain or (index + 1) % step else layer for index, layer in enumerate(base)]
 
 

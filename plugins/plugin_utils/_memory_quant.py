@@ -51,8 +51,8 @@ def quant_of(config: Config, layers: int) -> Quant:
     if method == "modelopt":
         algorithm = str(section.get("quant_algo") or (section.get("quantization") or {}).get("quant_algo") or "FP8").upper()
         cache = section.get("kv_cache_scheme") or section.get("kv_cache_quant_algo")
-        bits = (4.5, 16) if "FP4" in algorithm else (8.0, 0)
-        return Quant("nvfp4" if "FP4" in algorithm else "fp8", bits[0], bits[1], 0, kept, "fp8" if cache else "")
+        narrow = "FP4" in algorithm
+        return Quant("nvfp4" if narrow else "fp8", 4.5 if narrow else 8.0, 16 if narrow else 0, 0, kept, "fp8" if cache else "")
     raise ShapeError(
         f"config.json: quantization_config.quant_method is {method!r}; known: {', '.join(KNOWN)}", key="quantization_config", unknown=True
     )
@@ -97,6 +97,6 @@ def with_bits(method: str) -> Quant:
 
 def methods_for(compute_capability: t.Optional[str]) -> list[str]:
     """Weight types that a GPU has instructions for, the least loss first."""
-    major, _, minor = (compute_capability or "0.0").partition(".")
+    major, _dot, minor = (compute_capability or "0.0").partition(".")
     value = int(major) * 10 + int(minor or 0)
     return (["fp8"] if value >= 89 else []) + (["nvfp4"] if value >= 100 else []) + ["int4"]

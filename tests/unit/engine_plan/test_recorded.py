@@ -128,3 +128,12 @@ def model_config(name: str) -> dict[str, t.Any]:
 
     assert model(name)
     return dict(MODELS[name]["config"])
+
+
+def test_nearly_equal_kinds_share_the_larger_group() -> None:
+    """By vLLM's allocator: 5 sliding and 4 full layers make two groups of up to five, where the smallest size would make three."""
+    kinds = ["sliding_attention", "full_attention"] * 4 + ["sliding_attention"]
+    config = {**model_config("gemma-2-9b"), "num_hidden_layers": 9, "layer_types": kinds}
+    plan = cache.layout(shape_of(config), 1, "auto", cache.CacheRules())
+    assert sorted((group.kind, group.layers) for group in plan.groups) == [("full", 4), ("sliding", 5)]
+    assert plan.width == 5
