@@ -103,6 +103,7 @@ def test_rendered_lines_are_taken(read: Reader, matrix: Matrix, engine: str) -> 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_we_refuse_it_refuses(matrix: Matrix, engine: str) -> None:
+    needed = ("--model-path", "m") if engine == "sglang" else ()
     lines = {
         "vllm": [("--swap-space", "4"), ("--max-num-seqs", "lots"), ("--runner", "polling")],
         "sglang": [("--stream-output",), ("--tp-size", "x")],
