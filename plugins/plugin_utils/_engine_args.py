@@ -42,7 +42,7 @@ def read(args: t.Any, table: Table | None, version: str | None) -> list[Given]:
         name, equals, value = word.partition("=")
         given = _given(name, value if equals else True, table, version)
         if not equals and name.startswith("-") and (given.flag is None or given.flag.type not in ("flag", "bool")):
-            values = []
+            values: list[str] = []
             while words and not _is_flag(words[0]) and (not values or given.flag is None or given.flag.many):
                 values.append(words.pop(0))
             if values:

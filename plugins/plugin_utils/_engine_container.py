@@ -26,7 +26,7 @@ def service(job: Job, host: Host) -> dict[str, t.Any]:
     instance, beside = job.instance, files(job)
     program, name = f"/usr/bin/{instance['runtime']}", unit_name(instance).removesuffix(".service")
     inside = {
-        path.rpartition("/")[2]: f"{SECRETS if secret else OPTIONS}/{path.rpartition('/')[2]}" for path, (_, secret) in beside.items()
+        path.rpartition("/")[2]: f"{SECRETS if secret else OPTIONS}/{path.rpartition('/')[2]}" for path, (_text, secret) in beside.items()
     }
     environment = {**job.environment, **({"HF_TOKEN_PATH": inside["hf_token"]} if "hf_token" in inside else {})}
     command = argv(instance, job.life, job.matrix, job.planned, job.rank, inside)

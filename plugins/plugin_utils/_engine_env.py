@@ -43,7 +43,7 @@ def environment(instance: Instance, life: Lifecycle, devices: t.Sequence[Device]
         **life.part("environment"),
         **_engine_nodes.environment(instance, life, rank),
     }
-    findings = []
+    findings: list[Finding] = []
     if instance["runtime"] == "venv":
         visible, findings = _visible(instance, life, devices)
         # Kernels are compiled at run time: ninja is in the venv, nvcc in the toolkit.

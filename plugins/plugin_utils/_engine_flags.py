@@ -137,7 +137,7 @@ class _Check:
             yield self._finding("unknown", self.unknown, given.shown, message, f"a flag of {self.what}", nearest, "args", row)
 
     def _unknown_variable(self, name: str, known: Table) -> Finding:
-        names = [other for other, (releases, _) in known.variables.items() if not self.version or within(self.version, releases)]
+        names = [other for other, (releases, _row) in known.variables.items() if not self.version or within(self.version, releases)]
         close = get_close_matches(name, names, n=1)
         row = next(iter(known.variables.values()))[1]
         message = f"{self.what} reads no variable {name}; it has no effect."

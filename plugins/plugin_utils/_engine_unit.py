@@ -104,7 +104,7 @@ def _running(job: Job) -> dict[str, t.Any]:
 def _venv(job: Job, host: Host) -> dict[str, t.Any]:
     instance, name = job.instance, unit_name(job.instance)
     credentials = f"/run/credentials/{name}"
-    beside = {path.rpartition("/")[2]: (path, secret) for path, (_, secret) in files(job).items()}
+    beside = {path.rpartition("/")[2]: (path, secret) for path, (_text_of, secret) in files(job).items()}
     loaded = {file: path for file, (path, secret) in beside.items() if secret}
     where = {file: f"{credentials}/{file}" if secret else path for file, (path, secret) in beside.items()}
     command = argv(instance, job.life, job.matrix, job.planned, job.rank, where)

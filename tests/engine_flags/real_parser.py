@@ -1,6 +1,6 @@
 """Run by a Python that has an engine: what its own argument parser has, and what it says of command lines. Knows nothing of the collection.
 
-    python real_parser.py vllm|sglang < [["--flag", "value"], …]      →  {"version": …, "options": […], "verdicts": [null or the error, …]}
+python real_parser.py vllm|sglang < [["--flag", "value"], …]      →  {"version": …, "options": […], "verdicts": [null or the error, …]}
 """
 
 from __future__ import annotations

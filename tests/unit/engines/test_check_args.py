@@ -60,7 +60,7 @@ def test_refused(matrix: Matrix, engine: str, version: str, args: t.Any, kind: s
 ACCEPTED: list[tuple[str, str, t.Any]] = [
     (V, "0.17.1", {"swap-space": 16}),
     (V, "0.33.0", {"max_model_len": "8k", "kv-cache-dtype": "fp8", "enable-prefix-caching": "false", "api-server-count": 2}),
-    (V, "0.33.0", "--max-model-len 8192 --no-enable-prefix-caching -tp 2 --speculative-config '{\"method\": \"ngram\"}'"),
+    (V, "0.33.0", '--max-model-len 8192 --no-enable-prefix-caching -tp 2 --speculative-config \'{"method": "ngram"}\''),
     (V, "0.33.0", {"compilation-config": {"mode": 3}, "compilation-config.mode": 3, "cudagraph-capture-sizes": [1, 2, 4]}),
     (V, "0.33.0", {"disable-log-requests": True}),
     (V, "0.33.0", ["--disable-log-requests", "--disable-prefix-caching"]),

@@ -29,7 +29,10 @@ def value(job: Job, flag: str) -> str | None:
 COMMANDS = [
     ({"version": "0.8.5"}, ["/opt/gpufleet/engines/vllm/0.8.5/bin/vllm", "serve", "/models/llama"]),
     ({"runtime": "docker"}, ["vllm", "serve", "/models/llama"]),
-    ({"engine": "sglang", "version": "0.5.2", "venv": "/v"}, ["/v/bin/python", "-m", "sglang.launch_server", "--model-path", "/models/llama"]),
+    (
+        {"engine": "sglang", "version": "0.5.2", "venv": "/v"},
+        ["/v/bin/python", "-m", "sglang.launch_server", "--model-path", "/models/llama"],
+    ),
     ({"engine": "sglang", "version": "0.5.5", "venv": "/v"}, ["/v/bin/sglang", "serve", "--model-path", "/models/llama"]),
     ({"engine": "tensorrt_llm", "version": "1.2.1", "venv": "/v"}, ["/v/bin/trtllm-serve", "serve", "/models/llama"]),
 ]
@@ -74,7 +77,12 @@ def test_switches(read: Reader) -> None:
 
 def test_values(read: Reader) -> None:
     job = read.job(
-        args={"compilation-config": {"mode": 3, "a": [1]}, "cudagraph-capture-sizes": [1, 2], "seed": -1, "override-generation-config": '{"a": 1}'},
+        args={
+            "compilation-config": {"mode": 3, "a": [1]},
+            "cudagraph-capture-sizes": [1, 2],
+            "seed": -1,
+            "override-generation-config": '{"a": 1}',
+        },
         served_name=["a", "b"],
     )
     line = words(job)

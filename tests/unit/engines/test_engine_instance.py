@@ -48,7 +48,9 @@ REFUSED: list[tuple[dict[str, t.Any], str, str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("over", "subject", "text", "nearest"), REFUSED, ids=[f"{row[1]} {list(row[0].values())[-1]}"[:60] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("over", "subject", "text", "nearest"), REFUSED, ids=[f"{row[1]} {list(row[0].values())[-1]}"[:60] for row in REFUSED]
+)
 def test_refused(read: Reader, over: dict[str, t.Any], subject: str, text: str, nearest: str | None) -> None:
     found = read.found(**over)
     assert [(item.id, item.severity) for item in found] == [("engine.bad_input", "block")]
@@ -96,7 +98,19 @@ def test_a_normalised_instance_is_valid_and_stays_the_same(read: Reader, matrix:
 
 
 def test_the_schema_uses_only_what_the_own_reader_knows() -> None:
-    known = {"type", "enum", "pattern", "minLength", "minimum", "maximum", "items", "minItems", "properties", "additionalProperties", "required"}
+    known = {
+        "type",
+        "enum",
+        "pattern",
+        "minLength",
+        "minimum",
+        "maximum",
+        "items",
+        "minItems",
+        "properties",
+        "additionalProperties",
+        "required",
+    }
     jsonschema.Draft202012Validator.check_schema(_engine_instance.schema())
     text = json.dumps(_engine_instance.schema())
     assert not [word for word in ("oneOf", "anyOf", "$ref", "const", "maxItems", "propertyNames") if f'"{word}"' in text], known

@@ -51,8 +51,7 @@ def test_systemd_takes_every_unit(read: Reader, tmp_path: Path, over: dict[str, 
             continue  # over MPI the head starts everything
         for name, text in made.items():
             # The engine's program is not on this machine; docker and podman may not be.
-            text = text.replace("/usr/bin/docker", "/bin/true").replace("/usr/bin/podman", "/bin/true")
-            (tmp_path / name).write_text(text)
+            (tmp_path / name).write_text(text.replace("/usr/bin/docker", "/bin/true").replace("/usr/bin/podman", "/bin/true"))
         paths = [str(tmp_path / name) for name in made]
         env = {**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:", "SYSTEMD_LOG_LEVEL": "warning"}
         run = subprocess.run(["systemd-analyze", "verify", "--man=no", *paths], env=env, capture_output=True, text=True, check=False)
@@ -142,7 +141,10 @@ def test_members_of_a_group(read: Reader) -> None:
     assert "ray start --block" in worker["gpufleet-engine-chat-ray.service"]
     assert units(read.job(rank=1, engine="tensorrt_llm", version="1.2.1", nodes=NODES, host="10.0.0.1"), HOST) == {}
     mpi = units(read.job(engine="tensorrt_llm", version="1.2.1", nodes=NODES, host="10.0.0.1"), HOST)["gpufleet-engine-chat.service"]
-    assert "mpirun --allow-run-as-root -n 2 --host 10.0.0.1:1,10.0.0.2:1 /opt/gpufleet/engines/tensorrt_llm/1.2.1/bin/trtllm-llmapi-launch" in mpi
+    assert (
+        "mpirun --allow-run-as-root -n 2 --host 10.0.0.1:1,10.0.0.2:1 /opt/gpufleet/engines/tensorrt_llm/1.2.1/bin/trtllm-llmapi-launch"
+        in mpi
+    )
 
 
 def test_a_model_in_a_home_can_be_read_and_no_other_home_is_open(read: Reader) -> None:

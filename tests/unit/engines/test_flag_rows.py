@@ -38,7 +38,9 @@ def test_every_line_of_the_rows_is_read_and_names_releases_in_order(matrix: Matr
     known = table(matrix, engine)
     assert known
     assert len(known.flags) > 30
-    specs = [text for flag in known.flags.values() for text in (flag.releases, flag.open_in, flag.bool_in, *(c[1] for c in flag.choices)) if text]
+    specs = [
+        text for flag in known.flags.values() for text in (flag.releases, flag.open_in, flag.bool_in, *(c[1] for c in flag.choices)) if text
+    ]
     specs += [releases for releases, _ in known.variables.values() if releases]
     for text in specs:
         bounds = [bound for part in text.split(" or ") for bound in part.split(",")]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_argv import argv
-from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_flag_rows import Flag, table, within
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_flag_rows import table, within
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_flags import check_args
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_values import words
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_model import Matrix
@@ -25,7 +25,7 @@ from .conftest import Reader
 SCRIPT = Path(__file__).resolve().parents[2] / "engine_flags" / "real_parser.py"
 ENGINES = ("vllm", "sglang")
 # What stands for "any value of this type".
-SAMPLES = {"int": 4, "size": "4k", "size_or_auto": "auto", "float": 0.5, "json": {}, "str": "x", "truth": True}
+SAMPLES = {"int": 4, "size": "4k", "size_or_auto": "auto", "float": 0.5}
 
 
 @functools.cache
@@ -35,7 +35,9 @@ def ask(engine: str, lines: tuple[tuple[str, ...], ...] = ()) -> dict[str, t.Any
         pytest.skip(f"{engine}'s own parser is not asked: {name} names no Python that can import it (docs/engines.md)")
     quiet = {"CUDA_VISIBLE_DEVICES": "", "VLLM_LOGGING_LEVEL": "ERROR", "SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1"}
     command = [os.environ[name], str(SCRIPT), engine]
-    run = subprocess.run(command, input=json.dumps(lines), env={**os.environ, **quiet}, capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(
+        command, input=json.dumps(lines), env={**os.environ, **quiet}, capture_output=True, text=True, timeout=600, check=False
+    )
     assert run.returncode == 0, run.stderr[-3000:]
     return t.cast("dict[str, t.Any]", json.loads(run.stdout.splitlines()[-1]))
 
@@ -62,28 +64,15 @@ def test_every_flag_is_taken_with_a_value_of_its_type(matrix: Matrix, engine: st
     known, version = table(matrix, engine), version_of(engine)
     assert known
     flags = [flag for flag in known.flags.values() if within(version, flag.releases)]
-    lines = [words(flag, version, sample(flag, version)) for flag in flags]
-    off = [words(flag, version, False) for flag in flags if flag.negatable(version)]
-    wrong = [words(flag, version, "no-number") for flag in flags if flag.type in ("int", "float", "size") and not flag.choices]
-    answers = ask(engine, tuple(map(tuple, [*lines, *off, *wrong])))["verdicts"]
-    refused = {" ".join(line): verdict for line, verdict in zip([*lines, *off], answers) if verdict}
-    taken = [line for line, verdict in zip(wrong, answers[len(lines) + len(off) :]) if verdict is None]
-    # Free text to us, an expression of its own to them.
-    special = {"--cuda-graph", "--model-class", "--lora-modules", "--device-ids", "--default-mm-loras", "--weight-transfer", "--kv-transfer"}
-    refused = {line: verdict for line, verdict in refused.items() if not line.startswith(tuple(special)) and "json" not in kind(known, line)}
-    assert refused == {}
-    assert taken == []
-
-
-def kind(known: t.Any, line: str) -> str:
-    """Configurations in JSON want particular keys: an empty one is no sample."""
-    flag = known.find(line.split()[0].lstrip("-").partition("=")[0])
-    return flag.type if flag else ""
-
-
-def sample(flag: Flag, version: str) -> t.Any:
-    choices = flag.values(version)
-    return choices[0] if choices else True if flag.type in ("flag", "bool") else SAMPLES[flag.type]
+    # Text without choices may be an expression of their own: nothing to hold them to.
+    typed = [flag for flag in flags if flag.values(version) or flag.type not in ("str", "json")]
+    good = [words(flag, version, value) for flag in typed for value in flag.values(version) or [SAMPLES.get(flag.type, True)]]
+    good += [words(flag, version, False) for flag in flags if flag.negatable(version)]
+    wrong = [words(flag, version, "no-number") for flag in flags if flag.type in ("int", "float", "size")]
+    needed = ("--model-path", "m") if engine == "sglang" else ()
+    answers = ask(engine, tuple((*needed, *line) for line in [*good, *wrong]))["verdicts"]
+    assert {" ".join(line): verdict for line, verdict in zip(good, answers) if verdict} == {}
+    assert [line for line, verdict in zip(wrong, answers[len(good) :]) if verdict is None] == []
 
 
 LINES: dict[str, list[dict[str, t.Any]]] = {
@@ -114,8 +103,12 @@ def test_rendered_lines_are_taken(read: Reader, matrix: Matrix, engine: str) -> 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_we_refuse_it_refuses(matrix: Matrix, engine: str) -> None:
-    lines = {"vllm": [("--swap-space", "4"), ("--max-num-seqs", "lots"), ("--runner", "polling")], "sglang": [("--stream-output",), ("--tp-size", "x")]}
+    needed = ("--model-path", "m") if engine == "sglang" else ()
+    lines = {
+        "vllm": [("--swap-space", "4"), ("--max-num-seqs", "lots"), ("--runner", "polling")],
+        "sglang": [("--stream-output",), ("--tp-size", "x")],
+    }
     version = version_of(engine)
-    for line, verdict in zip(lines[engine], ask(engine, tuple(lines[engine]))["verdicts"]):
+    for line, verdict in zip(lines[engine], ask(engine, tuple((*needed, *line) for line in lines[engine]))["verdicts"]):
         assert verdict, line
         assert [item for item in check_args(engine, version, list(line), None, matrix) if item.severity == "block"], line

@@ -664,7 +664,7 @@ CASES = [
         engine(args={"max_model_len": 4096}),
         nearest="--max-model-len",
     ),
-    Case("engine.argument_new", "block", GOOD, engine(version="0.17.1", args={"shutdown-timeout": 9}), GOOD, engine(args={"shutdown-timeout": 9})),
+    Case("engine.argument_new", "block", GOOD, engine(version="0.17.1", args=["--grpc"]), GOOD, engine(args=["--grpc"])),
     Case("engine.argument_value", "block", GOOD, engine(args={"max-num-seqs": "many"}), GOOD, engine(args={"max-num-seqs": "64"})),
     Case("engine.argument_deprecated", "warn", GOOD, engine(args={"log-config-file": "/x"}), GOOD, engine(args={"log-level": "info"})),
     Case("engine.argument_owned", "block", GOOD, engine(port=8001, args={"port": 8000}), GOOD, engine(port=8001, args={"port": "8001"})),
