@@ -19,6 +19,8 @@ PARSERS = {
 }
 # Checked against a list after parsing, so the parser itself takes any text.
 CHECKED_LATER = {"kv-cache-dtype": "CacheDType"}
+# In the type, and taken out again before the flag is declared.
+NOT_OFFERED = {"all2all-backend": "passthrough"}
 DEPRECATED = re.compile(r"\W*(this (flag|argument|option) is )?deprecated|.{0,80}\bis deprecated\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -39,6 +41,9 @@ def flags(source: Source) -> dict[str, Flag]:
     for name, listed in CHECKED_LATER.items():
         if name in out and "choices" not in out[name] and listed in source.names:
             out[name] = flag(source, name, source.names[listed])
+    for name, value in NOT_OFFERED.items():
+        if value in out.get(name, {}).get("choices", ()):
+            out[name]["choices"] = [other for other in out[name]["choices"] if other != value]
     return out
 
 
