@@ -17,7 +17,7 @@ FIXES = {
     "would_install_driver": "Leave out what asks for a driver (cuda, cuda-X-Y, cuda-runtime-X-Y …); drivers are role nvidia_driver's.",
     "not_available": "Ask for a version that the repository has (the message names the newest), or name a repository that has it.",
     "unresolvable": "Look at the packages that the message names: apt-cache policy PACKAGE says which repository offers which version.",
-    "foreign_hold": "If the hold has served its time: apt-mark unhold PACKAGE. Otherwise ask for the held version.",
+    "foreign_hold": "If the hold has served its time: apt-mark unhold (dnf versionlock delete) PACKAGE. Else ask for the held version.",
     "foreign_broken": "Finish that work on the host: dpkg --configure -a; dpkg --audit says what is left.",
     "would_remove": "Ask for a version that can stand beside these packages, or remove them yourself.",
     "repository_unreachable": "Check URL, route and proxy from the host (curl -I URL/InRelease), or name a mirror that the host reaches.",

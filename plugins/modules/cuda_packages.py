@@ -82,8 +82,8 @@ reason:
   description:
     - A word for the cause of a failure. After V(not_available), V(unresolvable), V(would_install_driver), V(would_remove), V(foreign_hold),
       V(foreign_broken), V(repository_unreachable), V(repository_signature), V(repository_key), V(repository_inconsistent), V(disk_full),
-      V(locked) and V(no_dnf) no package has changed; after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run goes on from
-      where this one stopped.
+      V(locked) and V(no_dnf) no package has changed; after V(dpkg_failed), V(killed), V(timeout), V(hung) and V(failed) the next run
+      goes on from where this one stopped.
   returned: failure
   type: str
   sample: would_install_driver

@@ -22,7 +22,8 @@ RELATIONS = ("depends", "recommends", "conflicts", "replaces", "provides")
 
 def _inputs() -> list[Path]:
     sources = [path for path in ROLE_FILES.rglob("*") if path.is_file() and path.suffix in {".c", ".h", ".sh", ""}]
-    tools = [LAB_DIR / "labtool" / name for name in ("cuda.py", "deb.py", "payload.py", "repository.py", "rpm.py", "rpmrepo.py", "runfile.py")]
+    names = ("cuda", "deb", "payload", "repository", "rpm", "rpmrepo", "runfile")
+    tools = [LAB_DIR / "labtool" / f"{name}.py" for name in names]
     return [DESCRIPTION, rpmrepo.DESCRIPTION, *tools, *sorted(sources), *sorted(STANDIN.iterdir())]
 
 
