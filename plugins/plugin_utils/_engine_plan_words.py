@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ._contracts import Finding, named_finding
 from ._engine_plan_budget import cuda_total
 from ._engine_plan_estimate import fraction_limit
@@ -108,8 +110,7 @@ def no_split(model: ModelShape, count: int, wish: Wish) -> Finding:
 
 
 def does_not_fit(model: ModelShape, gpu: Gpu, split: Parallel, settings: Settings, wish: Wish, out: EnginePlan) -> Finding:
-    found = out.predicted
-    assert found is not None
+    found = t.cast(Estimate, out.predicted)
     rest = found.weights + found.activation + found.non_torch + found.graphs_counted
     demand = (
         f"{wish.concurrency} requests of {wish.tokens_per_request or settings.max_model_len} tokens"
