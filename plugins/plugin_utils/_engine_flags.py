@@ -105,7 +105,8 @@ class _Check:
             seen.setdefault(one.name, one.value)
 
     def _outside(self, shown: str, releases: str, row: t.Any, where: str) -> t.Iterator[Finding]:
-        assert self.version
+        if not self.version:
+            raise AssertionError
         hint = self.hints.row(shown)
         since = ended(self.version, releases)
         if since:
@@ -131,7 +132,7 @@ class _Check:
             begun = [name for name in names if name.startswith(given.name)]
             close = begun if len(begun) == 1 else get_close_matches(given.name, names, n=1)
             nearest = f"--{close[0]}" if close else None
-            row = next(iter(self.table.flags.values())).row
+            row = list(self.table.flags.values())[0].row  # noqa: RUF015
             end = "the server would take it for that one" if len(begun) == 1 else "an unknown flag stops the server"
             message = f"{self.what} has no flag {given.shown}; {end}."
             yield self._finding("unknown", self.unknown, given.shown, message, f"a flag of {self.what}", nearest, "args", row)
@@ -139,13 +140,15 @@ class _Check:
     def _unknown_variable(self, name: str, known: Table) -> Finding:
         names = [other for other, (releases, _row) in known.variables.items() if not self.version or within(self.version, releases)]
         close = get_close_matches(name, names, n=1)
-        row = next(iter(known.variables.values()))[1]
+        row = list(known.variables.values())[0][1]  # noqa: RUF015
         message = f"{self.what} reads no variable {name}; it has no effect."
         return self._finding("unknown", "warn", name, message, f"a variable of {self.what}", close[0] if close else None, "env", row)
 
     def _value(self, given: Given, expected: str) -> Finding:
-        assert given.flag
-        assert self.version
+        if not given.flag:
+            raise AssertionError
+        if not self.version:
+            raise AssertionError
         choices = given.flag.values(self.version)
         begun = [choice for choice in choices if choice.startswith(str(given.value))]
         close = begun or get_close_matches(str(given.value), choices, n=1, cutoff=0.4)
@@ -155,7 +158,8 @@ class _Check:
         )
 
     def _old(self, given: Given) -> t.Iterator[Finding]:
-        assert given.flag
+        if not given.flag:
+            raise AssertionError
         since, hint = given.flag.deprecated, self.hints.row(given.shown)
         if self.version and since and within(self.version, f">={since}"):
             message = f"{given.shown} is deprecated since {self.title} {since} and will go."
@@ -165,7 +169,8 @@ class _Check:
     def _owned(self, given: Given) -> t.Iterator[Finding]:
         ours = self.owned.get(given.name)
         if given.name in self.owned and not _same(ours, given.value):
-            assert given.flag
+            if not given.flag:
+                raise AssertionError
             message = f"{given.shown} is set to {ours} from the instance itself; args want {given.value}."
             fix = f"Remove {given.shown} from args of {self.name}; the instance's own settings decide it."
             yield self._finding("owned", "block", given.shown, message, str(ours), None, "args", given.flag.row, fix)

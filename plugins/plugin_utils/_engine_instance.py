@@ -137,7 +137,7 @@ def _conflicts(instance: Instance, life: Lifecycle) -> t.Iterator[Finding]:
                 f"{name}.nodes.launcher",
                 repr(launcher),
                 f"is not known to {engine} {instance['version']}; it has {known}",
-                known.split(" or ")[0],
+                life.launchers[0],
             )
         for key in ("host", "address"):
             values = [member[key] for member in nodes["members"]]
