@@ -45,7 +45,7 @@ class Dnf:
         if not names:
             return {}
         found = self._ask("versions", names=list(names))
-        return {name: [(version, origin) for version, origin in offers] for name, offers in found.items()}
+        return {name: [tuple(offer) for offer in offers] for name, offers in found.items()}
 
     def depends(self, specs: t.Mapping[str, str]) -> dict[str, list[list[str]]]:
         """name → its dependencies in that version, each a list of the packages that provide it."""

@@ -142,7 +142,7 @@ def main() -> None:
                 "default": ["completion"],
             },
             "prompt": {"type": "str", "default": "The capital of France is"},
-            "max_tokens": {"type": "int", "default": 8},
+            "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "expect": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 600},
             "request_timeout": {"type": "float", "default": 30},
