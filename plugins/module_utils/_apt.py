@@ -193,8 +193,9 @@ class Apt:
         return "" if result.success else _tail(result)
 
     def _install(self, specs: t.Sequence[str], downgrade: bool) -> list[str]:
-        # Holds are checked by the caller: ours may move, and dpkg keeps the hold over the change.
-        allow = ["--allow-change-held-packages", *(["--allow-downgrades"] if downgrade else [])]
+        # Holds are checked by the caller: ours may move, and dpkg keeps the hold over the change. What leaves is purged: the configuration
+        # file of a pinning package, left behind, would go on choosing its branch.
+        allow = ["--allow-change-held-packages", "--purge", *(["--allow-downgrades"] if downgrade else [])]
         return [*OPTIONS, *allow, "install", *specs]
 
     def _fetched(self, result: Result, what: str) -> None:

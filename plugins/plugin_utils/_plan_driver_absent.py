@@ -13,6 +13,7 @@ from ._plan_driver_facts import HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_modules import module_part
 from ._plan_driver_part import Part
+from ._plan_driver_predict import predict_absent
 from ._plan_driver_reboot import reasons, reboot_part
 
 
@@ -41,7 +42,7 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
         packages.change(
             "repository", str(host.repository_file), host.repository_url, None, f"remove package repository {host.repository_url}"
         )
-    if host.repository_owned or ours or host.record_packages or host.record_holds or host.record_pending:
+    if repository or ours or host.record_packages or host.record_holds or host.record_pending:
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
         packages.details["packages"] = {"state": "absent", "names": ours, "repository_remove": repository}
@@ -57,8 +58,8 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
         plan.findings.extend(part.findings)
         plan.details.update(part.details)
     plan.decision = "reboot" if because else "converge" if plan.changes else "nothing"
-    if gone:
-        plan.predicted = {"driver": {"installed": None, "library": None}}
+    if plan.changes:
+        plan.predicted = predict_absent(host, plan.details)
 
 
 def _class(host: HostDriver) -> Disruption:

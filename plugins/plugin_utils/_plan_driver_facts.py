@@ -93,6 +93,7 @@ class HostDriver:
         cuda = _dict(_dict(facts.get("state_files")).get("cuda"))
         self.cuda_recorded = bool(cuda.get("packages") or cuda.get("pending") or cuda.get("repository"))
         self.record_mok: dict[str, t.Any] = _dict(record.get("mok"))
+        self.record = record
         self.recorded = bool(record)
         self.reboot_required = _dict(_dict(facts.get("state_files")).get("reboot_required"))
         self.files: dict[str, str | None] = _dict(_dict(facts.get("state_files")).get("files"))
@@ -130,7 +131,7 @@ class HostDriver:
 
     def file_hash(self, path: str) -> str | None:
         """Hash of a file of ours on the host; None when it is not there."""
-        return self.files.get(path) or self.modprobe_conf.get(path)
+        return self.files[path] if path in self.files else self.modprobe_conf.get(path)
 
     def module_demands(self, matrix: Matrix) -> list[tuple[str, str]]:
         """(product, required | supported | unsupported: the open modules) of each GPU that the matrix knows."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What later roles would see after a driver plan: for check mode on a host that has no driver yet.
+"""What later roles would see after a driver plan: for check mode, where nothing is brought and nothing taken.
 
 Private to the collection, pure.
 """
@@ -17,6 +17,8 @@ from ._plan_driver_input import Settings
 from ._plan_driver_modules import digest
 from ._plan_driver_target import Target, wants_fabric_manager, wants_imex
 
+_GONE = ("no_driver", "no NVIDIA driver is installed")
+
 
 def predict(settings: Settings, target: Target, host: HostDriver, details: t.Mapping[str, t.Any], reboots: bool) -> dict[str, t.Any]:
     """Partial gpu_info document. A reboot that this run does not make itself changes nothing that runs."""
@@ -27,6 +29,29 @@ def predict(settings: Settings, target: Target, host: HostDriver, details: t.Map
         predicted = merge(predicted, _packages(settings, target, host, packages))
     if (details.get("load") or reboots) and host.gpus:
         predicted = merge(predicted, _running(settings, target, host, bool(packages)))
+    return predicted
+
+
+def predict_absent(host: HostDriver, details: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The same after a removal, where `details` say that there is one. Of the record the initramfs' part stays."""
+    packages, runfile = details.get("packages"), details.get("runfile")
+    files: dict[str, t.Any] = {entry["path"]: None for entry in details.get("files") or []}
+    driver: dict[str, t.Any] = {"installed": None, "library": None} if runfile or (packages or {}).get("names") else {}
+    predicted: dict[str, t.Any] = {"driver": driver, "state_files": {"files": files}}
+    if packages:
+        files.update({AUTOMATIC: None} if host.manager == "apt" else {})
+        broken = sorted({*host.broken} - {*packages["names"]})
+        predicted["packages"] = {"holds": sorted(host.holds - host.record_holds), "broken": broken}
+        if packages["repository_remove"]:
+            driver["repository"] = None
+    if packages or runfile or "initramfs" in details:
+        mark = details.get("initramfs", {}).get("mark") or host.record_initramfs
+        forgotten = {**dict.fromkeys(host.record), "initramfs": mark} if packages or runfile else {"initramfs": mark}
+        predicted["state_files"]["driver"] = forgotten if mark else None
+    if "installed" in driver and details.get("reboot", {}).get("now") and host.gpus:
+        driver["loaded"] = None
+        state, reason = _GONE
+        predicted.update(state=state, reason=reason, nvml={"state": state, "driver_version": None, "nvml_version": None})
     return predicted
 
 

@@ -150,6 +150,15 @@ def test_downgrade_is_asked_for_only_if_wanted(asked: t.Any) -> None:
     assert "--allow-downgrades" in calls[0]
 
 
+def test_what_leaves_takes_its_configuration_along(asked: t.Any) -> None:
+    calls = asked(Result("ok", 0, "Purg nvidia-driver-pinning-595 [595-1]\n", ""))
+    apt = Apt(10)
+    apt.install(["a=1", "old-"], downgrade=False)
+    assert apt.simulate(["a=1", "old-"]).remove == ["nvidia-driver-pinning-595"]
+    assert apt.install_files(["/kept/a.deb"], True, ["nvidia-driver-pinning-595"], simulate=True).remove == ["nvidia-driver-pinning-595"]
+    assert all("--purge" in call for call in calls)
+
+
 def test_offers_are_read(asked: t.Any) -> None:
     asked(
         Result(

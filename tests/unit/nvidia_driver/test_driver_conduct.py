@@ -319,3 +319,44 @@ def test_absent_leaves_a_repository_that_cuda_still_uses(cuda: dict[str, Any]) -
     plan = planned(facts(with_driver(), {"state_files": {"cuda": {"schema": 1, "holds": [], **cuda}}}), state="absent")
     assert plan.details["packages"]["repository_remove"] is False
     assert "driver.repository" not in ids(plan)
+
+
+CUDA = {"state_files": {"cuda": {"schema": 1, "holds": [], "packages": {"cuda-toolkit-12-8": "12.8.1-1"}}}}
+RUNFILE = {"source": "runfile", "runfile": {"version": "570.133.20"}, "runfile_unit": "hash"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (with_driver(),),
+        (with_driver(), CUDA),
+        (with_driver(pending={"nvidia-driver-cuda": "580.159.04-1"}, previous={"version": "1"}), {"packages": {"broken": list(NAMES)}}),
+        (with_driver(initramfs={"6.1": "hash"}), {"host": {"kernel": {"installed": ["6.1"]}}}),
+        (with_driver(), {"driver": {"modprobe_conf": {"/etc/modprobe.d/gpufleet-nouveau.conf": "hash"}}}),
+        (with_driver(names=(), **RUNFILE), {"driver": {"repository": None, "installed": {"origin": "runfile"}}}),
+    ],
+    ids=["packages", "beside CUDA", "interrupted", "initramfs", "nouveau's file", "runfile"],
+)
+def test_after_absent_check_mode_shows_later_roles_a_host_without_it(changes: tuple[dict[str, Any], ...]) -> None:
+    host = facts(*changes)
+    first = planned(host, state="absent", reboot="if_needed")
+    assert first.changes
+    after = merge(host, first.predicted)
+    again = planned(after, state="absent", reboot="if_needed")
+    assert (ids(again), again.findings, again.predicted) == ([], [], {})
+    assert (after["state"], after["driver"]["loaded"]) == ("no_driver", None)
+    assert (after["packages"]["holds"], after["packages"]["broken"]) == ([], [])
+    assert set(after["state_files"]["files"].values()) == {None}
+    fresh = planned(after, branch=580)
+    assert {"driver.packages", "driver.load"} <= set(ids(fresh))
+
+
+def test_absent_without_a_reboot_still_shows_the_loaded_modules() -> None:
+    predicted = planned(facts(with_driver()), state="absent", reboot="delegate").predicted
+    assert "loaded" not in predicted["driver"]
+    assert "state" not in predicted
+
+
+def test_holds_of_others_stay_in_the_prediction() -> None:
+    host = facts(with_driver(), {"packages": {"holds": [*NAMES, "linux-image-amd64"]}})
+    assert planned(host, state="absent").predicted["packages"]["holds"] == ["linux-image-amd64"]
