@@ -15,6 +15,7 @@ from ._matrix_model import Matrix
 
 MODPROBE_CONF = "/etc/modprobe.d/gpufleet-nvidia.conf"
 NOUVEAU_CONF = "/etc/modprobe.d/gpufleet-nouveau.conf"
+DRACUT_CONF = "/etc/dracut.conf.d/gpufleet-nouveau.conf"
 MODULES_LOAD_CONF = "/etc/modules-load.d/gpufleet-nvidia.conf"
 PERSISTENCED = "nvidia-persistenced.service"
 FABRIC_MANAGER = "nvidia-fabricmanager.service"

@@ -79,6 +79,22 @@ def test_initramfs_is_rebuilt_until_every_kernel_has_the_files() -> None:
     assert "driver.initramfs" in ids(planned(facts(kernels, done, newer), branch=580))
 
 
+DRACUT = "/etc/dracut.conf.d/gpufleet-nouveau.conf"
+
+
+def test_dracut_leaves_nouveau_out_and_takes_it_back() -> None:
+    redhat = {"host": {"os": {"family": "redhat"}, "kernel": {"installed": ["5.14.0-1.x86_64"]}}}
+    plan = planned(facts(redhat), branch=580)
+    content = {entry["path"]: entry["content"] for entry in plan.details["files"]}[DRACUT]
+    assert content.endswith('omit_drivers+=" nouveau "\n')
+    assert plan.details["initramfs"]["without_nouveau"] is True
+    assert DRACUT not in [entry["path"] for entry in planned(facts(redhat), branch=580, nouveau_blacklist=False).details["files"]]
+    there = facts(with_driver(), redhat, {"state_files": {"files": {DRACUT: "abc"}, "driver": {"initramfs": {"5.14.0-1.x86_64": "abc"}}}})
+    gone = planned(there, state="absent").details
+    assert {"path": DRACUT, "content": None} in gone["files"]
+    assert (gone["initramfs"]["mark"], gone["initramfs"]["without_nouveau"]) == ({"5.14.0-1.x86_64": ""}, False)
+
+
 def test_no_initramfs_where_there_is_no_kernel() -> None:
     assert "driver.initramfs" not in ids(planned(facts(), branch=580))
 
