@@ -20,6 +20,8 @@ _RUNFILE_BACKUP = "/var/lib/nvidia/log"
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
 _MODULE_NAMES = ("nvidia", "nvidia-current")
 _MODINFO_TIMEOUT = 30.0
+MODULE_VERSION = "driver.installed.module_version"
+"""Part that is noted as unread where modinfo gave no answer: whether there is a module is not known then."""
 
 
 def read_installed(
@@ -36,13 +38,13 @@ def read_installed(
     module = _module(reader)
     version = driver_version(present) if by_package else None
     if not version:
-        version = _runfile_version(reader) if by_runfile else module.get("version")
+        version = _runfile_version(reader) if by_runfile else (module or {}).get("version")
     return {
         "version": version,
         "origin": "runfile" if by_runfile else "package" if by_package else "unknown",
         "packages": {name: {"version": p.version, "held": p.held, "status": p.status} for name, p in sorted(driver.items())},
-        "kernel_modules": _kind(module.get("license")) or kernel_modules(present),
-        "module_version": module.get("version"),
+        "kernel_modules": _kind((module or {}).get("license")) or kernel_modules(present),
+        "module_version": (module or {}).get("version"),
         "modules": _of_kernels(reader, module, kernels),
         "dkms": dkms,
     }
@@ -52,22 +54,24 @@ def _kind(licence: t.Optional[str]) -> t.Optional[str]:
     return None if not licence else "open" if "GPL" in licence else "proprietary"
 
 
-def _of_kernels(reader: Reader, running: t.Mapping[str, str], kernels: t.Sequence[t.Optional[str]]) -> dict[str, t.Any]:
-    """Kernel release → its module on disk (null: none), of the running and the next kernel."""
+def _of_kernels(reader: Reader, running: t.Optional[t.Mapping[str, str]], kernels: t.Sequence[t.Optional[str]]) -> dict[str, t.Any]:
+    """Kernel release → its module on disk (null: none; not there: it cannot be told), of the running and the next kernel."""
     found = {}
     for release in dict.fromkeys(kernel for kernel in kernels if kernel):
         module = running if release == kernels[0] else _module(reader, release)
+        if module is None:
+            continue
         found[release] = {"version": module["version"], "kernel_modules": _kind(module.get("license"))} if "version" in module else None
     return found
 
 
-def _module(reader: Reader, kernel: t.Optional[str] = None) -> dict[str, str]:
-    """`version` and `license` of the module that a load would take, in the running or another kernel."""
+def _module(reader: Reader, kernel: t.Optional[str] = None) -> t.Optional[dict[str, str]]:
+    """`version` and `license` of the module that a load would take, in the running or another kernel; None: modinfo gave no answer."""
     for name in _MODULE_NAMES:
         result = run(["modinfo", *reader.base("-b"), *(["-k", kernel] if kernel else []), name], timeout=_MODINFO_TIMEOUT)
         if result.state in ("timeout", "hung"):
-            reader.note("driver.installed.module_version", f"modinfo gave no answer in {_MODINFO_TIMEOUT:g} s")
-            break
+            reader.note(MODULE_VERSION, f"modinfo gave no answer in {_MODINFO_TIMEOUT:g} s")
+            return None
         fields = dict(re.findall(r"^(version|license):\s+(.+?)\s*$", result.out, re.MULTILINE))
         if result.success and fields:
             return fields

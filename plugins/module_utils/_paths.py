@@ -69,6 +69,7 @@ OWNED_FILES: tuple[str, ...] = (
     CUDA_LD,
     "/etc/modprobe.d/gpufleet-nvidia.conf",
     "/etc/modprobe.d/gpufleet-nouveau.conf",
+    "/etc/dracut.conf.d/gpufleet-nouveau.conf",
     "/etc/modules-load.d/gpufleet-nvidia.conf",
     CUDA_PROFILE,
     "/etc/systemd/system/gpufleet-gpu-settings.service",

@@ -47,7 +47,7 @@ def _not_loaded(driver: Facts, nvml: Facts, gpus: t.Sequence[Facts], counts: Fac
         return None  # NVML got further than the absence of /proc/driver/nvidia suggests: its own word counts
     installed = driver["installed"] or {}
     if not installed.get("module_version"):
-        return "module_not_loaded", "a driver is installed, but the running kernel has no nvidia module to load"
+        return "module_not_loaded", "a driver is installed, but no nvidia module to load was found for the running kernel"
     blocked = ", nouveau is loaded instead" if driver["nouveau"]["loaded"] else ""
     return "module_not_loaded", f"the nvidia kernel module {installed['module_version']} is not loaded{blocked}"
 

@@ -99,7 +99,7 @@ def _plan_present(
         because, packages.changes = [], gentler(packages.changes)
     runs = dataclasses.replace(settings, fabric_manager="absent") if without_fabric_manager(target, host) else settings
     brings = moving or "runfile" in packages.details
-    running = running_part(runs, host, brings, bool(because))
+    running = running_part(runs, host, brings, because)
     fabric = fabric_part(runs, host, brings, bool(because))
     work = bool(packages.changes or files.changes or running.changes or fabric.changes)
     new = bool(packages.changes or files.changes)

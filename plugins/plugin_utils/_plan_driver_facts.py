@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ..module_utils._driver_installed import MODULE_VERSION
 from ._matrix_model import Matrix
 
 MODPROBE_CONF = "/etc/modprobe.d/gpufleet-nvidia.conf"
 NOUVEAU_CONF = "/etc/modprobe.d/gpufleet-nouveau.conf"
+DRACUT_CONF = "/etc/dracut.conf.d/gpufleet-nouveau.conf"
 MODULES_LOAD_CONF = "/etc/modules-load.d/gpufleet-nvidia.conf"
 PERSISTENCED = "nvidia-persistenced.service"
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
@@ -50,6 +52,7 @@ class HostDriver:
         self.kernel_modules: str | None = installed.get("kernel_modules")
         self.module_version: str | None = installed.get("module_version")
         self.modules: dict[str, dict[str, t.Any] | None] = _dict(installed.get("modules"))
+        self.unread = {str(_dict(entry).get("part")) for entry in facts.get("unread") or []}
         self.dkms: list[dict[str, t.Any]] = [_dict(entry) for entry in installed.get("dkms") or []]
         self.packages: dict[str, dict[str, t.Any]] = {name: _dict(entry) for name, entry in _dict(installed.get("packages")).items()}
 
@@ -118,6 +121,14 @@ class HostDriver:
     def kernels(self) -> list[str]:
         """Running, next."""
         return list(dict.fromkeys(str(self.kernel[key]) for key in ("release", "next_boot") if self.kernel.get(key)))
+
+    @property
+    def module_unknown(self) -> bool:
+        """Whether modinfo gave no answer about the running kernel, and DKMS, where it has the module, says that it is installed there."""
+        release = self.kernel.get("release")
+        if self.module_version or MODULE_VERSION not in self.unread or release in self.modules:
+            return False
+        return not self.dkms or any(entry.get("kernel") == release and entry.get("state") == "installed" for entry in self.dkms)
 
     def is_installed(self, name: str) -> bool:
         entry = self.packages.get(name)

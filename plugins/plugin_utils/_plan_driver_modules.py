@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 
-from ._plan_driver_facts import MODPROBE_CONF, MODULES_LOAD_CONF, NOUVEAU_CONF, HostDriver
+from ._plan_driver_facts import DRACUT_CONF, MODPROBE_CONF, MODULES_LOAD_CONF, NOUVEAU_CONF, HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_part import Part
 
 HEAD = "# Written by gpufleet.inference, role nvidia_driver; changes here are overwritten.\n"
-IN_INITRAMFS = (MODPROBE_CONF, NOUVEAU_CONF)
+IN_INITRAMFS = (MODPROBE_CONF, NOUVEAU_CONF, DRACUT_CONF)
 INITRAMFS_TOOLS = {
     "debian": ["update-initramfs", "-u", "-k", "all"],
     "redhat": ["dracut", "--force", "--regenerate-all"],
@@ -30,10 +30,16 @@ def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str,
     nouveau = present and settings.nouveau_blacklist and (not host.nouveau_blacklisted or host.file_hash(NOUVEAU_CONF) is not None)
     return {
         NOUVEAU_CONF: HEAD + "blacklist nouveau\noptions nouveau modeset=0\n" if nouveau else None,
+        # dracut copies /etc/modprobe.d into host-only images alone; a generic one would load nouveau before the root file system is there.
+        DRACUT_CONF: HEAD + 'omit_drivers+=" nouveau "\n' if present and settings.nouveau_blacklist and dracut(host) else None,
         MODPROBE_CONF: _options(settings, source == "distribution" and host.os.get("id") == "debian") if present else None,
         # udev loads nvidia where the module has PCI aliases, but nobody loads nvidia-uvm before the first CUDA process.
         MODULES_LOAD_CONF: HEAD + "nvidia\nnvidia-uvm\n" if present and host.gpus and source != "distribution" else None,
     }
+
+
+def dracut(host: HostDriver) -> bool:
+    return host.os.get("family") == "redhat"
 
 
 def module_part(settings: Settings, host: HostDriver, source: str) -> Part:
@@ -84,7 +90,8 @@ def _initramfs(part: Part, host: HostDriver, wanted: dict[str, str | None]) -> N
     part.details["initramfs"] = {
         "command": tool,
         "mark": dict.fromkeys(kernels, mark),
-        # Listed afterwards: a nouveau in it without the file that keeps it out is a failure, whatever the tool's exit status was.
+        # Listed afterwards: a nouveau in it, without the file that keeps it out, is a failure, whatever the tool's exit status was.
         "listings": [[word.format(release) for word in LISTINGS[str(host.os.get("family"))]] for release in stale],
-        "must_have": NOUVEAU_CONF.lstrip("/") if wanted[NOUVEAU_CONF] else "",
+        "must_have": "" if dracut(host) or not wanted[NOUVEAU_CONF] else NOUVEAU_CONF.lstrip("/"),
+        "without_nouveau": bool(wanted[DRACUT_CONF]),
     }

@@ -17,6 +17,8 @@ from ._plan_driver_input import Settings
 from ._plan_driver_kernels import next_boot_version
 from ._plan_driver_part import Part
 
+KERNEL_CHANGED = "driver.kernel_changed"
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -53,9 +55,10 @@ def reasons(settings: Settings, host: HostDriver, future_version: str, future_ki
         found.append(Reason("driver.module_kind", f"the {host.loaded_kind} module is loaded, the {future_kind} one is installed", True))
     if host.loaded_version:
         found.extend(_parameters(settings, host))
-    if not host.loaded_version and not host.module_version and host.next_kernel != host.kernel.get("release") and next_boot_version(host):
+    missing = not host.loaded_version and not host.module_version and not host.module_unknown
+    if missing and host.next_kernel != host.kernel.get("release") and next_boot_version(host):
         message = f"kernel {host.kernel.get('release')} runs, the module is built for {host.kernel.get('next_boot')}"
-        found.append(Reason("driver.kernel_changed", message, False))
+        found.append(Reason(KERNEL_CHANGED, message, False))
     return found
 
 

@@ -14,6 +14,7 @@ import typing as t
 from ._plan_driver_facts import FABRIC_MANAGER, IMEX, PERSISTENCED, HostDriver
 from ._plan_driver_input import Settings
 from ._plan_driver_part import Part
+from ._plan_driver_reboot import KERNEL_CHANGED, Reason
 from ._plan_driver_target import wants_fabric_manager, wants_imex
 
 _WITHOUT = {
@@ -24,23 +25,29 @@ _WITHOUT = {
 LOADABLE = ("enabled", "enabled-runtime", "static", "indirect", "generated", "alias")
 
 
-def running_part(settings: Settings, host: HostDriver, moving: bool, reboot: bool) -> Part:
-    """`moving`: packages change in this plan; `reboot`: what is loaded must be replaced by a reboot first."""
+def running_part(settings: Settings, host: HostDriver, moving: bool, because: t.Sequence[Reason]) -> Part:
+    """`moving`: packages change in this plan; `because`: why what runs must be replaced by a reboot first."""
     part = Part()
     if not settings.install_kernel_modules:
         if not settings.persistenced:
             _service(part, host, "persistenced", PERSISTENCED, False, moving, False)
         return part
     if not moving and not host.loaded_version and not host.module_version:
-        _module_missing(part, host)
-        return part
+        # A kernel that has the module is a reboot away: the reboot policy has the word.
+        if any(reason.id == KERNEL_CHANGED for reason in because):
+            return part
+        if not host.module_unknown:
+            _module_missing(part, host)
+            return part
+        _module_unknown(part, host)
     if not host.gpus:
         return part
+    reboot = bool(because)
     loads = not host.loaded_version and not reboot
     if loads:
         part.change("load", "nvidia", None, host.module_version or "as installed", "load the kernel modules")
         part.details["load"] = ["nvidia", "nvidia-uvm"]
-        part.details["load_version"] = host.module_version
+        part.details["load_version"] = host.module_version or host.version or ""
     runnable = not reboot
     _service(part, host, "persistenced", PERSISTENCED, settings.persistenced, moving, runnable)
     _persistence_left(part, settings, host)
@@ -127,6 +134,21 @@ def _module_missing(part: Part, host: HostDriver) -> None:
         found="; ".join(built) or "no nvidia module, and DKMS knows none",
         needed=f"a module of version {host.version} for kernel {release}",
         fix=_fix(host, release, headers),
+        subject=release,
+    )
+
+
+def _module_unknown(part: Part, host: HostDriver) -> None:
+    """No answer is not the answer no: the load shows it."""
+    release = str(host.kernel.get("release"))
+    part.find(
+        "module_unknown",
+        "warn",
+        f"modinfo gives no answer, so it is not known which nvidia module kernel {release} has"
+        f"{'; DKMS says that one is installed' if host.dkms else ''}. Loading it will tell.",
+        found="no answer of modinfo",
+        needed=f"a module of version {host.version} for kernel {release}",
+        fix="Look for a disk or a process that hangs (`ps -eo stat,wchan,cmd | grep ^D`), and run `modinfo nvidia` on the host.",
         subject=release,
     )
 

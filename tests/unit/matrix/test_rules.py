@@ -304,6 +304,14 @@ CASES = [
         with_fabric(),
         {},
     ),
+    Case(
+        "fabric.manager_inactive",
+        "warn",
+        with_fabric(manager={"unit": "nvidia-fabricmanager.service", "installed_version": "620.70.06", "active": "failed"}),
+        {"component": "driver"},
+        with_fabric(),
+        {"component": "driver"},
+    ),
     Case("fabric.not_ready", "block", with_fabric(ready=False, reason="2 of 8 GPUs in progress"), {}, with_fabric(), {}),
     Case(
         "fabric.imex_missing",

@@ -79,6 +79,22 @@ def test_initramfs_is_rebuilt_until_every_kernel_has_the_files() -> None:
     assert "driver.initramfs" in ids(planned(facts(kernels, done, newer), branch=580))
 
 
+DRACUT = "/etc/dracut.conf.d/gpufleet-nouveau.conf"
+
+
+def test_dracut_leaves_nouveau_out_and_takes_it_back() -> None:
+    redhat = {"host": {"os": {"family": "redhat"}, "kernel": {"installed": ["5.14.0-1.x86_64"]}}}
+    plan = planned(facts(redhat), branch=580)
+    content = {entry["path"]: entry["content"] for entry in plan.details["files"]}[DRACUT]
+    assert content.endswith('omit_drivers+=" nouveau "\n')
+    assert plan.details["initramfs"]["without_nouveau"] is True
+    assert DRACUT not in [entry["path"] for entry in planned(facts(redhat), branch=580, nouveau_blacklist=False).details["files"]]
+    there = facts(with_driver(), redhat, {"state_files": {"files": {DRACUT: "abc"}, "driver": {"initramfs": {"5.14.0-1.x86_64": "abc"}}}})
+    gone = planned(there, state="absent").details
+    assert {"path": DRACUT, "content": None} in gone["files"]
+    assert (gone["initramfs"]["mark"], gone["initramfs"]["without_nouveau"]) == ({"5.14.0-1.x86_64": ""}, False)
+
+
 def test_no_initramfs_where_there_is_no_kernel() -> None:
     assert "driver.initramfs" not in ids(planned(facts(), branch=580))
 
@@ -176,7 +192,43 @@ def test_running_kernel_without_module_reboots_into_the_one_that_has_it() -> Non
     dkms = [{"name": "nvidia", "version": "580.159.04", "kernel": "6.1.0-58-amd64", "state": "installed"}]
     changes = {"driver": {"installed": {"dkms": dkms, "module_version": None}}, "host": {"kernel": {"next_boot": "6.1.0-58-amd64"}}}
     host = facts(with_driver("580.159.04", loaded=None), changes)
-    assert planned(host, reboot="if_needed").details["reboot"]["reasons"][0]["id"] == "driver.kernel_changed"
+    plan = planned(host, reboot="if_needed")
+    assert (plan.decision, blocking(plan), ids(plan)) == ("reboot", [], ["driver.reboot"])
+    assert plan.details["reboot"]["reasons"][0]["id"] == "driver.kernel_changed"
+    assert blocking(planned(host, reboot="never")) == []  # noted first
+    noted = merge(host, {"state_files": {"reboot_required": {"boot_id": "boot-1", "reasons": plan.details["reboot"]["reasons"]}}})
+    assert blocking(planned(noted, reboot="never")) == ["driver.reboot_required"]
+    assert blocking(planned(noted, reboot="delegate")) == []
+    tried = {"state_files": {"driver": {"rebooted_for": {plan.details["reboot"]["keys"][0]: "boot-0"}}}}
+    assert blocking(planned(merge(host, tried), reboot="if_needed")) == ["driver.reboot_did_not_help"]
+
+
+RUNS, NEXT = "6.1.0-57-amd64", "6.1.0-58-amd64"
+SILENT = {"unread": [{"part": "driver.installed.module_version", "reason": "modinfo gave no answer in 30 s", "needs_root": False}]}
+
+
+def built(kernel: str) -> dict[str, str]:
+    return {"name": "nvidia", "version": "580.159.04", "kernel": kernel, "state": "installed"}
+
+
+@pytest.mark.parametrize("dkms", [[built(RUNS)], []])
+def test_no_answer_of_modinfo_is_not_the_answer_no(dkms: list[dict[str, str]]) -> None:
+    silent = {"driver": {"installed": {"dkms": dkms, "module_version": None, "modules": {}}}, "host": {"kernel": {"next_boot": NEXT}}}
+    plan = planned(facts(with_driver("580.159.04", loaded=None), silent, SILENT), reboot="if_needed")
+    assert (blocking(plan), found(plan, "module_unknown").severity) == ([], "warn")
+    assert (ids(plan), plan.details["load_version"]) == (["driver.load"], "580.159.04")
+    running = planned(facts(with_driver("580.159.04"), silent, SILENT))
+    assert (blocking(running), ids(running)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "installed",
+    [{"dkms": [built(NEXT)], "modules": {}}, {"dkms": [], "modules": {RUNS: None}}],
+    ids=["DKMS has it for another kernel only", "the silence was about the next kernel"],
+)
+def test_silence_does_not_hide_that_there_is_none(installed: dict[str, Any]) -> None:
+    host = facts(with_driver("580.159.04", loaded=None), {"driver": {"installed": {**installed, "module_version": None}}}, SILENT)
+    assert blocking(planned(host)) == ["driver.module_missing"]
 
 
 def test_packages_without_a_module_are_no_success() -> None:
