@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from .test_container_plan import facts, good, plan
+from test_container_plan import facts, good, plan
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_holds as holds
 
