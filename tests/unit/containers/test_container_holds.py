@@ -28,8 +28,9 @@ def test_a_virgin_host_gets_a_lock_of_each_package_at_the_version_that_comes() -
     assert "holds" not in details, "no apt-mark on a host with dnf"
 
 
-def test_held_is_held() -> None:
-    changes = [change.id for change in plan(dnf(good(), THEIRS + OURS)).changes if "hold" in change.id or "record" in change.id]
+@pytest.mark.parametrize("text", [THEIRS + OURS, OURS + THEIRS])
+def test_held_is_held_wherever_the_lines_are(text: str) -> None:
+    changes = [change.id for change in plan(dnf(good(), text)).changes if "hold" in change.id or "record" in change.id]
     assert changes == []
 
 
