@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ..plugin_utils._engine_common import Wanted
-from ..plugin_utils._engines import DAEMONS, EnginePlan, plan_engine, plan_rootless
+from ..plugin_utils._engines import DAEMONS, EnginePlan, plan_engine, plan_rootless, switched
 from ..plugin_utils._render import finding_text
 
 ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
@@ -74,7 +74,12 @@ class ActionModule(ActionBase):
         if facts is None:
             there = ", ".join(sorted(info["engines"])) or "none"
             raise AnsibleActionFail(f"engine is {engine!r}, which is not installed on this host; engines here: {there}")
-        wanted = Wanted(present=args["state"] == "present", default_runtime=args["default_runtime"], cdi=args["cdi"])
+        wanted = Wanted(
+            present=args["state"] == "present",
+            default_runtime=args["default_runtime"],
+            cdi=args["cdi"],
+            cdi_switched=switched(info),
+        )
         if users and facts["rootless"][0]["uid"] is None:
             raise AnsibleActionFail(f"user is {args['user']!r}, and there is no such user on this host")
         plan = plan_rootless(facts["rootless"][0], facts, wanted) if users else plan_engine(engine, facts, wanted, info)

@@ -13,11 +13,12 @@ import os
 import re
 import typing as t
 
+from . import _dnf_locks
 from ._cdi_host import read_cdi
 from ._config_files import read_config
 from ._engines_host import UNITS, read_engines, running_containers, show_units
 from ._files import read_text, sha256
-from ._paths import CONTAINER_FILES, CONTAINER_RECORD, RUN_DIR
+from ._paths import CONTAINER_FILES, CONTAINER_RECORD, DOCKER_CDI_SWITCHED, RUN_DIR
 from ._subprocess import run
 
 REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service", "gpufleet-docker-cdi.service")
@@ -33,6 +34,7 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
     return {
         "engines": read_engines(units, rootless_users),
         "engines_record": _json(ENGINES_RECORD),
+        "cdi_switched": (_json(DOCKER_CDI_SWITCHED) or {}).get("files") or [],
         "running_containers": running_containers(),
         "cdi": read_cdi(),
         "toolkit": {
@@ -42,6 +44,7 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
             "record": _json(CONTAINER_RECORD),
         },
         "sources": _sources(),
+        "versionlock": _versionlock(),
         "old_keys": _old_keys(),
         "owned": {path: _owned(path) for path in CONTAINER_FILES},
     }
@@ -68,6 +71,12 @@ def _sources() -> list[dict[str, t.Any]]:
     """Package sources that name a repository of the toolkit."""
     files = [read_config(path) for pattern in _SOURCE_FILES for path in sorted(glob.glob(pattern))]
     return [file for file in files if file["text"] and _TOOLKIT_URL.search(file["text"])]
+
+
+def _versionlock() -> t.Optional[dict[str, str]]:
+    """The list of dnf's plugin; None where dnf has none."""
+    path = _dnf_locks.list_file()
+    return {"path": path, "text": read_text(path) or ""} if path else None
 
 
 def _old_keys() -> list[str]:

@@ -21,7 +21,7 @@ from ._container_info import ENGINES_RECORD
 from ._engines_host import docker_info, docker_socket, show_units
 from ._errors import HostError
 from ._files import read_text, sha256, write_text
-from ._paths import RUN_DIR, VAR_DIR
+from ._paths import DOCKER_CDI_SWITCHED, RUN_DIR, VAR_DIR
 from ._subprocess import run
 
 BACKUPS = VAR_DIR + "/backups"
@@ -42,6 +42,8 @@ class Job(t.NamedTuple):
     """none | reload | restart"""
     user: str
     timeout: float
+    cdi_switch: str = ""
+    """on | off: what happens to CDI in these files, which absent must know to be ours"""
 
 
 class Outcome(t.NamedTuple):
@@ -60,6 +62,8 @@ def apply(job: Job) -> Outcome:
     _unchanged(job)
     backups = [path for path in (_back_up(file["path"]) for file in job.files) if path]
     try:
+        if job.cdi_switch == "on":  # before the file: a run that is killed in between must not forget it
+            _remember_switch(job, True)
         for file in job.files:
             _write(file["path"], file["text"], job.user)
         _judge_dump(job)
@@ -67,6 +71,8 @@ def apply(job: Job) -> Outcome:
     except (HostError, OSError) as exc:
         _put_back(job, saved)
         raise HostError(f"{exc}. The old configuration of {job.engine} is back in place") from exc
+    if job.cdi_switch == "off":
+        _remember_switch(job, False)
     if job.action == "restart" and not job.user:
         _record(job)
     return Outcome([file["path"] for file in job.files], backups, job.action)
@@ -181,10 +187,25 @@ def _own_folders(folder: str, owner: tuple[int, int]) -> None:
 def _put_back(job: Job, saved: t.Mapping[str, t.Optional[str]]) -> None:
     for path, text in saved.items():
         _write(path, text, job.user)
+    if job.cdi_switch == "on":
+        _remember_switch(job, False)
     if job.action == "none":
         return
     _systemctl(job, "reset-failed", job.unit)
     _systemctl(job, "restart" if not _answers(job) else job.action, job.unit, timeout=job.timeout)
+
+
+def _remember_switch(job: Job, ours: bool) -> None:
+    try:
+        known = set(json.loads(read_text(DOCKER_CDI_SWITCHED) or "{}").get("files") or ())
+    except (ValueError, AttributeError):
+        known = set()
+    paths = {file["path"] for file in job.files}
+    files = sorted(known | paths if ours else known - paths)
+    if files:
+        write_text(DOCKER_CDI_SWITCHED, json.dumps({"files": files}) + "\n")
+    elif os.path.exists(DOCKER_CDI_SWITCHED):
+        os.unlink(DOCKER_CDI_SWITCHED)
 
 
 def _record(job: Job) -> None:

@@ -31,6 +31,8 @@ CUDA_COMPAT_LD = "/etc/ld.so.conf.d/00-gpufleet-cuda-compat.conf"
 """Read first, so that libcuda of a compat package comes before the driver's."""
 
 CONTAINER_RECORD = VAR_DIR + "/container_toolkit.json"
+DOCKER_CDI_SWITCHED = VAR_DIR + "/docker_cdi.json"
+"""The daemon.json files in which `features.cdi` is ours."""
 TOOLKIT_APT_KEY = "/etc/apt/keyrings/gpufleet-container-toolkit.asc"
 TOOLKIT_APT_SOURCE = "/etc/apt/sources.list.d/gpufleet-container-toolkit.sources"
 TOOLKIT_DNF_SOURCE = "/etc/yum.repos.d/gpufleet-container-toolkit.repo"

@@ -29,7 +29,9 @@ options:
     required: true
     choices: [docker, containerd, crio]
   state:
-    description: V(absent) takes NVIDIA's runtime out again and leaves all else.
+    description:
+      - V(absent) takes NVIDIA's runtime out again, and the switch of CDI in Docker where this module set it and no other vendor's CDI
+        specification is there by now (Docker itself obeys at its next start). All else stays.
     type: str
     choices: [present, absent]
     default: present
@@ -99,6 +101,9 @@ options:
         type: str
       user:
         description: Internal; user of a rootless engine.
+        type: str
+      cdi_switch:
+        description: Internal; whether CDI is switched V(on) or V(off) in these files.
         type: str
 extends_documentation_fragment:
   - gpufleet.inference._attributes
@@ -174,6 +179,7 @@ def main() -> None:
         "dump": {"type": "list", "elements": "str"},
         "action": {"type": "str"},
         "user": {"type": "str"},
+        "cdi_switch": {"type": "str"},
     }
     module = AnsibleModule(
         argument_spec={

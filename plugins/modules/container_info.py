@@ -53,6 +53,9 @@ container_info:
       description: Package source files that name a repository of the toolkit.
       type: list
       elements: dict
+    versionlock:
+      description: Path and text of the list of dnf's versionlock plugin, none where there is no such plugin.
+      type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -116,7 +116,7 @@ def stale(spec: Spec, real: Reality) -> list[str]:
     why.extend(_nodes(spec, real))
     gone = sorted(path for path in spec.files if path in real.paths and real.paths[path] is None)
     if gone:
-        why.append(f"not on the host: {_some(gone)}")
+        why.append(f"not on the host: {some(gone)}")
     why.extend(_devices(spec, real))
     return why
 
@@ -154,9 +154,9 @@ def _devices(spec: Spec, real: Reality) -> list[str]:
         missing = sorted((set(real.migs) if real.migs else set(real.uuids)) - named)
         foreign = sorted(named - wanted) if wanted else []
         if missing:
-            why.append(f"GPUs that are not in it: {_some(missing)}")
+            why.append(f"GPUs that are not in it: {some(missing)}")
         if foreign:
-            why.append(f"GPUs in it that the host does not have: {_some(foreign)}")
+            why.append(f"GPUs in it that the host does not have: {some(foreign)}")
     elif real.uuids and not real.migs:
         indexes = {name for name in spec.names if name.isdigit()}
         if len(indexes) != len(real.uuids):
@@ -164,6 +164,6 @@ def _devices(spec: Spec, real: Reality) -> list[str]:
     return why
 
 
-def _some(items: t.Sequence[str], limit: int = 3) -> str:
+def some(items: t.Sequence[str], limit: int = 3) -> str:
     more = f" and {len(items) - limit} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + more

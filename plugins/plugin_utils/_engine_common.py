@@ -32,6 +32,8 @@ class Wanted:
     runtime_path: str = RUNTIME_PATH
     spec_dir: str = ""
     """One more folder of CDI specifications that the engine must be told."""
+    cdi_switched: tuple[str, ...] = ()
+    """Files in which this collection switched CDI on, and may switch it off again."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class EngineAnswer:
     validate: list[str] = field(default_factory=list)
     dump: list[str] = field(default_factory=list)
     """What the engine itself says that its files mean."""
+    cdi_switch: str = ""
+    """on | off: CDI is switched here, which the host remembers as ours."""
 
     def find(self, name: str, severity: Severity, message: str, *, found: str, needed: str, fix: str, nearest: str | None = None) -> None:
         self.findings.append(

@@ -45,9 +45,11 @@ def _plan(answer: EngineAnswer, wanted: Wanted, file: HostFile, version: str | N
         if key in before and not isinstance(before[key], kind):
             answer.misshapen(file.path, key, before[key], {dict: "an object", str: "text"}.get(kind, "a list"))
             return
-    after = merged(before, wanted, version)
+    after = merged(before, wanted, version, file.path in wanted.cdi_switched)
     if after == before:
         return
+    if _switch(after) != _switch(before):
+        answer.cdi_switch = "on" if _switch(after) else "off"
     text = dump_json(after, file.text)
     answer.files.append(NewFile(file.path, text, differences(before, after)))
     if version and version_key(version) >= version_key(VALIDATES_FROM):
@@ -55,8 +57,12 @@ def _plan(answer: EngineAnswer, wanted: Wanted, file: HostFile, version: str | N
         answer.validate = [*command, "--validate", "--config-file", "{stage}/daemon.json"]
 
 
-def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
-    """daemon.json as it should be; every foreign key stays, in its place."""
+def _switch(tree: Tree) -> bool:
+    return tree.get("features", {}).get("cdi") is True
+
+
+def merged(before: Tree, wanted: Wanted, version: str | None, switched: bool = False) -> Tree:
+    """daemon.json as it should be; every foreign key stays, in its place. `switched`: its CDI was switched on by us."""
     after = copy.deepcopy(before)
     runtimes = after.get("runtimes", {})
     if not wanted.present:
@@ -64,6 +70,8 @@ def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
         runtimes.pop(RUNTIME, None)
         if after.get("default-runtime") == RUNTIME:
             del after["default-runtime"]
+        if switched and after.get("features", {}).pop("cdi", None) is not None and not after["features"]:
+            del after["features"]
         left = [folder for folder in after.get("cdi-spec-dirs", []) if folder != CDI_FOR_ROOTLESS]
         if left != after.get("cdi-spec-dirs", []):
             after["cdi-spec-dirs"] = left
@@ -80,7 +88,7 @@ def merged(before: Tree, wanted: Wanted, version: str | None) -> Tree:
         after["default-runtime"] = RUNTIME
     elif wanted.default_runtime == "engine" and after.get("default-runtime") == RUNTIME:
         del after["default-runtime"]
-    if wanted.cdi and needs_cdi_switch(version) and after.get("features", {}).get("cdi") is not True:
+    if wanted.cdi and needs_cdi_switch(version) and not _switch(after):
         after.setdefault("features", {})["cdi"] = True
     if wanted.cdi and wanted.spec_dir and wanted.spec_dir not in after.get("cdi-spec-dirs", []):
         after["cdi-spec-dirs"] = [*after.get("cdi-spec-dirs", SPEC_DIRS), wanted.spec_dir]

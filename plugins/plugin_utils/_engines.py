@@ -10,7 +10,7 @@ import hashlib
 import typing as t
 from dataclasses import dataclass, field
 
-from . import _engine_containerd, _engine_crio, _engine_docker
+from . import _cdi, _engine_containerd, _engine_crio, _engine_docker
 from ._contracts import Disruption
 from ._engine_common import EngineAnswer, HostFile, NewFile, Wanted
 from ._engine_docker import Need
@@ -49,6 +49,7 @@ class EnginePlan:
             "dump": self.answer.dump,
             "action": self.need if self.need in ("reload", "restart") else "none",
             "user": self.user,
+            "cdi_switch": self.answer.cdi_switch,
         }
 
     def summary(self) -> list[str]:
@@ -80,6 +81,12 @@ def plan_engine(engine: str, facts: t.Mapping[str, t.Any], wanted: Wanted, info:
         plan.need, plan.why = "restart", "it was started before its files were changed"
     plan.disruption = _disruption(plan, facts, info)
     return plan
+
+
+def switched(info: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Files whose CDI switch is ours to take back: none while there are devices of other vendors, whose containers may need it by now."""
+    kinds = [_cdi.parse(spec["path"], spec["text"], spec["reason"]).kind for spec in info["cdi"]["specs"]]
+    return () if any(kind not in ("", _cdi.KIND) for kind in kinds) else tuple(info.get("cdi_switched") or ())
 
 
 def _digests(files: t.Sequence[HostFile]) -> dict[str, str]:
@@ -153,4 +160,4 @@ def _disruption(plan: EnginePlan, facts: t.Mapping[str, t.Any], info: t.Mapping[
     return "host_service_restart"
 
 
-__all__ = ["DAEMONS", "UNITS", "EnginePlan", "NewFile", "plan_engine", "plan_rootless"]
+__all__ = ["DAEMONS", "UNITS", "EnginePlan", "NewFile", "plan_engine", "plan_rootless", "switched"]

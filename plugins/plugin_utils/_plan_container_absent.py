@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-from . import _toolkit_units
+from ..module_utils import _dnf_locks
+from . import _cdi, _toolkit_units
 from ._engine_common import Wanted
-from ._engines import DAEMONS, plan_engine
+from ._engines import DAEMONS, plan_engine, switched
 from ._toolkit_engines import rootless_plans
+from ._toolkit_holds import NAMES, RECORD, foreign_holds
 from ._toolkit_input import Draft, Settings
-from ._toolkit_packages import APT_KEY, NAMES, OWNED, RECORD, foreign_holds, reload_class
+from ._toolkit_packages import APT_KEY, OWNED, reload_class
 
 _UNITS = (_toolkit_units.OUR_UNIT, _toolkit_units.DOCKER_UNIT)
 
@@ -20,7 +22,7 @@ Info = t.Mapping[str, t.Any]
 
 
 def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> None:
-    wanted = Wanted(present=False)
+    wanted = Wanted(present=False, cdi_switched=switched(info))
     work = []
     plans = [plan_engine(engine, info["engines"][engine], wanted, info) for engine in DAEMONS if engine in info["engines"]]
     for item in [*plans, *rootless_plans(draft, settings, info, wanted)]:
@@ -43,11 +45,19 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
     if settings.packages and installed:
         foreign_holds(draft, facts, info)
         draft.change("packages", ", ".join(installed), "installed", None, "the container toolkit's packages go away", reload_class(info))
+    # Its hooks are programs of these packages: an engine would fail on them instead of saying that there is no such device.
+    spec = [item["path"] for item in info["cdi"]["specs"] if item["path"] == _cdi.PATH]
+    spec = spec if settings.packages and (installed or not info["toolkit"]["ctk"]) else []
+    for path in spec:
+        draft.change("cdi", path, "present", None, f"{path} goes away with what wrote it")
     record = info["toolkit"].get("record") or {}
-    if owned or installed or record:
+    if owned or installed or record or spec:
+        lift = sorted(set(record.get("holds") or ()) & set((facts.get("packages") or {}).get("holds") or ()))
+        lock_list = info.get("versionlock") if (facts.get("packages") or {}).get("manager") == "dnf" else None
         draft.plan.details["absent"] = {
-            "files": [*(path for path in owned if path in ours), *([RECORD] if record else [])],
-            "lift": sorted(set(record.get("holds") or ()) & set((facts.get("packages") or {}).get("holds") or ())),
+            "files": [*(path for path in owned if path in ours), *([RECORD] if record else []), *spec],
+            "lift": lift if lock_list is None else [],
+            "locks": [{"path": lock_list["path"], "text": _dnf_locks.changed(lock_list["text"], lift, {})}] if lock_list and lift else [],
             "packages": installed if settings.packages else [],
             "reload": bool(units),
             "units": [path.rpartition("/")[2] for path in units if path in _UNITS],

@@ -33,12 +33,29 @@ def plan_cdi(draft: Draft, settings: Settings, facts: Info, info: Info, unit: st
     why = _cdi.stale(main, real) if main else [f"there is none at {_cdi.PATH}"]
     if main and is_new(main.version):
         why += [f"it is of CDI version {main.version}, which {name} {version} does not read" for name, version in older]
+    why += _capabilities(draft, info["cdi"])
     if why:
         draft.change("cdi", _cdi.PATH, why, "as the host is", f"the CDI specification is written anew: {'; '.join(why)}")
         draft.plan.details["cdi_refresh"] = unit
     elif info["cdi"]["dev_char_missing"] and _systemd_cgroups(info):
         draft.change("dev_char", "/dev/char", info["cdi"]["dev_char_missing"], [], "links in /dev/char for engines with systemd cgroups")
         draft.plan.details["cdi_refresh"] = unit
+
+
+def _capabilities(draft: Draft, cdi: Info) -> list[str]:
+    """Containers of MIG devices need the nodes of their capabilities. The refresh unit makes them with nvidia-modprobe."""
+    missing = cdi.get("caps_missing") or []
+    if missing and not cdi["modprobe"]:
+        draft.find(
+            "caps_missing",
+            "warn",
+            f"Device nodes of MIG's capabilities are not there ({_cdi.some(missing)}), and neither is nvidia-modprobe, which makes them.",
+            found=f"no {_cdi.some(missing)}",
+            needed="the device nodes of the capabilities that the driver offers",
+            fix="Install the driver's package nvidia-modprobe.",
+        )
+        return []
+    return [f"device node {path} is not there" for path in missing]
 
 
 def _systemd_cgroups(info: Info) -> bool:

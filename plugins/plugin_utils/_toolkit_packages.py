@@ -10,13 +10,13 @@ import typing as t
 
 from ..module_utils import _paths
 from ._matrix_model import Matrix
+from ._toolkit_holds import NAMES, foreign_holds, installed_set, plan_holds
 from ._toolkit_input import Draft, Settings
 from ._versions import key as version_key
 from ._versions import newest
 
-NAMES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
 SUPERSEDED = ("nvidia-docker2", "nvidia-container-runtime")
-RECORD, APT_KEY = _paths.CONTAINER_RECORD, _paths.TOOLKIT_APT_KEY
+APT_KEY = _paths.TOOLKIT_APT_KEY
 APT_SOURCE, DNF_SOURCE = _paths.TOOLKIT_APT_SOURCE, _paths.TOOLKIT_DNF_SOURCE
 OWNED = (APT_SOURCE, DNF_SOURCE)
 BASE_URL = "https://nvidia.github.io/libnvidia-container"
@@ -51,11 +51,11 @@ def plan_packages(draft: Draft, settings: Settings, facts: Info, info: Info, ver
     _source(draft, settings, info, manager, facts)
     _versions(draft, settings, facts, info, version)
     _superseded(draft, facts, info)
-    _holds(draft, settings, facts, info, manager)
+    plan_holds(draft, settings, facts, info, manager)
 
 
 def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version: str) -> None:
-    installed = {name: _upstream(found) for name, found in _installed(facts).items() if name in NAMES}
+    installed = {name: _upstream(found) for name, found in installed_set(facts).items() if name in NAMES}
     wanted = dict.fromkeys(NAMES, version)
     revision = settings.version.partition("-")[2] or "1"
     if installed == wanted:
@@ -90,7 +90,7 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
 
 def _superseded(draft: Draft, facts: Info, info: Info) -> None:
     """nvidia-docker2 brings a daemon.json and wrappers that nobody maintains; without purge the file stays with all that is in it."""
-    found = sorted(set(SUPERSEDED) & set(_installed(facts)))
+    found = sorted(set(SUPERSEDED) & set(installed_set(facts)))
     if found:
         foreign_holds(draft, facts, info, found)
         message = f"{', '.join(found)} goes away: the toolkit itself does its work (its configuration files stay)"
@@ -98,49 +98,9 @@ def _superseded(draft: Draft, facts: Info, info: Info) -> None:
         draft.plan.details["superseded"] = found
 
 
-def foreign_holds(draft: Draft, facts: Info, info: Info, names: t.Sequence[str] = NAMES) -> None:
-    """Packages that somebody else holds must not change."""
-    ours = set(((info["toolkit"].get("record") or {}).get("holds")) or ())
-    foreign = sorted(set((facts.get("packages") or {}).get("holds") or ()) & set(names) - ours)
-    if foreign:
-        draft.find(
-            "foreign_hold",
-            "block",
-            f"Somebody else holds {', '.join(foreign)}, which would have to change.",
-            found=f"held: {', '.join(foreign)}",
-            needed="no hold of others on what must change",
-            fix=f"If the hold is no longer wanted: apt-mark unhold {' '.join(foreign)}",
-        )
-
-
 def reload_class(info: Info) -> t.Literal["none", "host_service_restart"]:
     """A daemon-reload takes GPUs away from containers whose device nodes systemd does not know by /dev/char."""
     return "host_service_restart" if info["running_containers"] and info["cdi"]["dev_char_missing"] else "none"
-
-
-def _holds(draft: Draft, settings: Settings, facts: Info, info: Info, manager: str) -> None:
-    if manager != "apt":
-        return
-    held = set((facts.get("packages") or {}).get("holds") or ()) & set(NAMES)
-    ours = set(((info["toolkit"].get("record") or {}).get("holds")) or ())
-    moving = "packages" in draft.plan.details
-    wanted = set(NAMES) if settings.hold else held - ours
-    if held != wanted or (moving and settings.hold):
-        draft.change("hold", ", ".join(NAMES), sorted(held), sorted(wanted), "hold the set together" if settings.hold else "lift our holds")
-        draft.plan.details["holds"] = {"hold": sorted(wanted - held), "lift": sorted(held - wanted)}
-    if moving:
-        draft.plan.details["lift_first"] = sorted(held & ours)
-    record = info["toolkit"].get("record") or {}
-    kept = sorted(wanted & (ours | (wanted - held))) if settings.hold else []
-    future = {
-        "schema": 1,
-        "holds": kept,
-        "previous": draft.plan.details["packages"]["previous"] if moving else record.get("previous") or {},
-    }
-    if future != record:
-        if not moving and held == wanted:
-            draft.change("record", RECORD, "different" if record else None, future, "what this role holds")
-        draft.plan.details["record"] = future
 
 
 def _source(draft: Draft, settings: Settings, info: Info, manager: str, facts: Info) -> None:
@@ -225,10 +185,6 @@ def _disabled_section(section: str) -> str:
     section = re.sub(r"(?m)^enabled\s*=.*\n?", "", section)
     head, newline, rest = section.partition("\n")
     return f"{head}\nenabled=0\n{rest}" if newline else section
-
-
-def _installed(facts: Info) -> dict[str, str]:
-    return dict((facts.get("packages") or {}).get("set") or {})
 
 
 def _upstream(version: str) -> str:

@@ -44,6 +44,11 @@ _NODES = (
     "ExecStartPre=-/bin/sh -c 'nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules"
     " || nvidia-ctk system create-device-nodes --control-devices'\n"
 )
+# Nodes of MIG's capabilities are made by nobody at boot; the toolkit leaves out of the specification what is not there.
+_CAPS = (
+    "ExecStartPre=-/bin/sh -c 'cd /proc/driver/nvidia/capabilities && for cap in mig/* gpu*/mig/gi*/access gpu*/mig/gi*/ci*/access; do"
+    ' [ ! -e "$$cap" ] || nvidia-modprobe -f "$$PWD/$$cap"; done\'\n'
+)
 # For engines that read CDI 0.5.0 at most (_cdi_readers).
 _OLDER = "Environment=NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=no-additional-gids-for-device-nodes\n"
 # runc under systemd allows devices by /dev/char; without these links a daemon-reload takes the GPU away from a running container.
@@ -58,7 +63,8 @@ Info = t.Mapping[str, t.Any]
 def drop_in_text(older: bool = False, rootless: bool = False) -> str:
     return (
         f"{_HEADER}[Unit]\nAfter={_AFTER}\nBefore={_BEFORE}\nStartLimitIntervalSec=300\nStartLimitBurst=20\n\n"
-        f"[Service]\n{_OLDER if older else ''}{_WAIT}{_NODES}{_LINKS}{_ROOTLESS if rootless else ''}Restart=on-failure\nRestartSec=5\n"
+        f"[Service]\n{_OLDER if older else ''}{_WAIT}{_NODES}{_CAPS}{_LINKS}"
+        f"{_ROOTLESS if rootless else ''}Restart=on-failure\nRestartSec=5\n"
     )
 
 
@@ -66,7 +72,7 @@ def unit_text(older: bool = False, rootless: bool = False) -> str:
     return (
         f"{_HEADER}[Unit]\nDescription=Write the CDI specification of NVIDIA GPUs\nConditionPathExists=/usr/bin/nvidia-ctk\n"
         f"After={_AFTER}\nBefore={_BEFORE}\n\n"
-        f"[Service]\nType=oneshot\n{_OLDER if older else ''}{_WAIT}{_NODES}"
+        f"[Service]\nType=oneshot\n{_OLDER if older else ''}{_WAIT}{_NODES}{_CAPS}"
         f"ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n{_LINKS}{_ROOTLESS if rootless else ''}\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )

@@ -103,6 +103,7 @@ def test_one_source_and_older_ones_switched_off(host: Any) -> None:
     assert ours == ["http://repo.lab:8480/libnvidia-container/stable/deb/amd64/"]
     if not new(host):
         assert "\n# deb [signed-by" in host.file("/etc/apt/sources.list.d/nvidia-container-toolkit.list").content_string
+        assert host.file("/etc/apt/sources.list.d/nvidia-container-toolkit.list").mode == 0o644, "apt reads it as its own user too"
         assert "Enabled: no" in host.file("/etc/apt/sources.list.d/nvidia-docker.sources").content_string
 
 

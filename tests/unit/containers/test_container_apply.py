@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(apply, "BACKUPS", str(tmp_path / "backups"))
     monkeypatch.setattr(apply, "RUN_DIR", str(tmp_path / "run"))
     monkeypatch.setattr(apply, "ENGINES_RECORD", str(tmp_path / "run/engines.json"))
+    monkeypatch.setattr(apply, "DOCKER_CDI_SWITCHED", str(tmp_path / "docker_cdi.json"))
     monkeypatch.setattr(apply.os, "chown", lambda *a: None)
     return answers
 
@@ -182,3 +184,21 @@ def test_imports_are_read_without_being_parsed(tmp_path: Path) -> None:
     assert [Path(file["path"]).name for file in files] == ["config.toml", "a.toml", "b.toml"]
     root.write_text('imports = ["a.toml"]\n')
     assert [file["text"] for file in config_files.with_imports(config_files.read_config(str(root)))][1:] == ["x = 1"]
+
+
+def test_a_switch_of_cdi_is_remembered_until_it_is_taken_back(tmp_path: Path, commands: dict[str, Any]) -> None:
+    record, files = tmp_path / "docker_cdi.json", [tmp_path / "daemon.json", tmp_path / "alice.json"]
+    for file in files:
+        apply.apply(job(file, cdi_switch="on"))
+    assert json.loads(record.read_text()) == {"files": sorted(map(str, files))}
+    apply.apply(job(files[0], "{}", cdi_switch="off"))
+    assert json.loads(record.read_text()) == {"files": [str(files[1])]}
+    apply.apply(job(files[1], "{}", cdi_switch="off"))
+    assert not record.exists()
+
+
+def test_a_switch_that_went_back_is_forgotten(tmp_path: Path, commands: dict[str, Any]) -> None:
+    commands["systemctl restart"] = [BAD, OK]
+    with pytest.raises(HostError, match="old configuration"):
+        apply.apply(job(tmp_path / "daemon.json", cdi_switch="on"))
+    assert not (tmp_path / "docker_cdi.json").exists()

@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _engine_docker as docker
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_common import HostFile, Wanted
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._engines import switched
 
 RICH = """{
   "exec-opts": ["native.cgroupdriver=systemd"],
@@ -149,3 +150,27 @@ def test_need_comes_from_what_runs(change: dict, after: dict, need: str) -> None
 
 def test_a_daemon_that_does_not_answer_is_unknown() -> None:
     assert docker.running_need(Wanted(), {}, None, "26.1.5") == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("before", "ours", "after"),
+    [
+        ({"features": {"cdi": True}}, True, None),
+        ({"features": {"cdi": True, "buildkit": True}}, True, {"buildkit": True}),
+        ({"features": {"cdi": True}}, False, {"cdi": True}),
+    ],
+)
+def test_absent_switches_cdi_off_only_where_it_was_switched_on_by_us(before: dict, ours: bool, after: dict | None) -> None:
+    assert docker.merged(before, Wanted(present=False), "26.1.5", ours).get("features") == after
+
+
+@pytest.mark.parametrize(("before", "switch"), [("{}", "on"), ('{"features": {"cdi": true}}', "")])
+def test_who_switched_cdi_on_is_told(before: str, switch: str) -> None:
+    answer = docker.plan_files(Wanted(), HostFile(docker.DAEMON_JSON, "ok", before), "26.1.5", "/usr/bin/dockerd")
+    assert answer.cdi_switch == switch
+
+
+@pytest.mark.parametrize(("kind", "ours"), [("nvidia.com/gpu", True), ("example.com/fpga", False)])
+def test_the_switch_stays_while_another_vendor_has_devices(kind: str, ours: bool) -> None:
+    spec = {"path": "/etc/cdi/x.yaml", "text": f"kind: {kind}\n", "reason": ""}
+    assert switched({"cdi": {"specs": [spec]}, "cdi_switched": [docker.DAEMON_JSON]}) == ((docker.DAEMON_JSON,) if ours else ())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.inference.plugins.module_utils import _cdi_host as cdi_host
 from ansible_collections.gpufleet.inference.plugins.module_utils import _container_info as container_info
 from ansible_collections.gpufleet.inference.plugins.module_utils import _engines_host as engines_host
 
@@ -71,3 +72,13 @@ def test_a_link_to_a_file_of_somebody_else_is_not_followed(home: Path, monkeypat
     monkeypatch.setattr(engines_host.os, "stat", owned)
     found = engines_host._rootless("alice")
     assert (found["state"], found["text"], found["reason"]) == ("unreadable", None, "it does not belong to alice")
+
+
+@pytest.mark.parametrize(("modify", "there", "missing"), [(1, False, True), (1, True, False), (0, False, False)])
+def test_a_capability_without_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modify: int, there: bool, missing: bool) -> None:
+    access = tmp_path / "gpu0/mig/gi1/access"
+    access.parent.mkdir(parents=True)
+    access.write_text(f"DeviceFileMinor: 12\nDeviceFileMode: 292\nDeviceFileModify: {modify}\n")
+    monkeypatch.setattr(cdi_host, "_CAPABILITIES", (str(tmp_path / "gpu*/mig/gi*/access"), str(tmp_path / "gpu*/mig/gi*/ci*/access")))
+    monkeypatch.setattr(cdi_host.os.path, "exists", lambda path: there)
+    assert cdi_host._missing_caps() == (["/dev/nvidia-caps/nvidia-cap12"] if missing else [])

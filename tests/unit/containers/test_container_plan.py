@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _plan_container_toolkit as planner
+from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_holds as holds
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_packages as packages
 from ansible_collections.gpufleet.inference.plugins.plugin_utils import _toolkit_units as units
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context, Plan
@@ -334,7 +335,7 @@ def test_absent_leaves_nothing_of_ours() -> None:
         units.DOCKER_UNIT,
         packages.APT_SOURCE,
         packages.APT_KEY,
-        packages.RECORD,
+        holds.RECORD,
     }
     assert result.details["engines"] == [{"engine": "docker", "user": ""}]
 
@@ -497,3 +498,17 @@ def test_a_key_that_apt_trusts_everywhere_is_said() -> None:
     given["container_info"]["old_keys"] = ["/etc/apt/trusted.gpg"]
     assert [(f.id, f.severity) for f in plan(given).findings] == [("container_toolkit.old_key", "info")]
     assert plan(given).changes == []
+
+
+@pytest.mark.parametrize("modprobe", [True, False])
+def test_nodes_of_capabilities_are_made_where_that_is_possible(modprobe: bool) -> None:
+    given = good()
+    given["container_info"]["cdi"].update(caps_missing=["/dev/nvidia-caps/nvidia-cap12"], modprobe=modprobe)
+    result = plan(given)
+    assert ids(result) == (["cdi"] if modprobe else [])
+    assert [finding.id for finding in result.findings] == ([] if modprobe else ["container_toolkit.caps_missing"])
+
+
+def test_absent_takes_the_specification_away_with_what_wrote_it() -> None:
+    assert "/var/run/cdi/nvidia.yaml" in plan(good(), state="absent").details["absent"]["files"]
+    assert "/var/run/cdi/nvidia.yaml" not in plan(good(), state="absent", packages=False).details["absent"]["files"]
