@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
             Machine(settings, name).down()
     elif options.verb == "clean":
         _clean(settings)
+        return 0
     elif options.verb == "status":
         for name in names(settings):
             machine = Machine(settings, name)
