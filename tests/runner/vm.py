@@ -23,7 +23,7 @@ def left_out() -> list[Result]:
     text = "".join(path.read_text() for path in sorted((ROOT / "tests/vm").glob("test_*.py")))
     tests = re.findall(r"^def (test_\w+)", text, re.M)
     out("   NOT RUN HERE: tests on machines with a kernel of their own (real reboots, initramfs, Secure Boot), and real DKMS builds.")
-    out("   Why: without KVM a machine is emulated; one boot with Secure Boot takes two processor minutes and more, a build six to eight minutes.")
+    out("   Why: without KVM a machine is emulated: over two processor minutes for a boot with Secure Boot; a build takes six to eight.")
     out("   Run them: `make vm`, `make dkms` (docs/testing_vm.md).")
     for name in tests:
         out(f"   skipped: {name}")
