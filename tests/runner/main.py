@@ -14,7 +14,8 @@ TIERS = {
     "molecule": molecule.tier,
     "full": full.tier,
     "vm": vm.tier,
-    "vm-ci": vm.small,
+    "vm-small": vm.small,
+    "vm-left-out": vm.left_out,
     "dkms": vm.dkms,
 }
 
@@ -22,7 +23,7 @@ TIERS = {
 def _summary(tier: str, results: list[Result]) -> Count:
     total = Count()
     for result in results:
-        mark = "FAIL" if result.count.failed else "ok  "
+        mark = "FAIL" if result.count.failed else "ok  " if result.count.passed else "skip"
         where = f" → {result.log.relative_to(ROOT)}" if result.log and result.count.failed else ""
         out(f"{mark} {tier}/{result.name}: {result.closing or result.count.line()} ({result.seconds:.1f} s){where}")
         total.add(result.count)

@@ -41,6 +41,10 @@ def machines(settings: Settings) -> Iterator[Callable[..., Machine]]:
     def get(image: str, firmware: str) -> Machine:
         name = f"test-{image}-{firmware}"
         machine = Machine(settings, name)
+        # One at a time has the processors: an emulated machine uses all it gets.
+        for other in made.values():
+            if other.name != name:
+                other.pause()
         if name in made or (KEEP and machine.pid):
             machine.restore(FRESH)
             machine.wait()

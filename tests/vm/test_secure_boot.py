@@ -10,7 +10,7 @@ MOK = {"nvidia_driver_secure_boot": "mok", "nvidia_driver_mok_password": PASSWOR
 EVERYTHING = "dpkg-query -W; sudo find /etc /var/lib/dkms /var/lib/gpufleet /boot -xdev -type f -printf '%p %s %T@\\n' 2>/dev/null | sort"
 
 
-@pytest.mark.ci
+@pytest.mark.small
 def test_read_and_refused_before_the_first_change(machines, play):
     machine = machines("plain", "secure")
     before = machine.ssh(EVERYTHING).stdout

@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from . import actions, image, inventory, network, repository, server
 from .hosts import Fleet, parse
@@ -86,7 +87,18 @@ def _clean(fleet: Fleet, keep_images: bool) -> None:
     found = fleet.engine.call("images", "--filter", f"reference={image.REPOSITORY}-*", "-q", check=False).stdout.split()
     if found:
         fleet.engine.call("rmi", "-f", *sorted(set(found)), check=False)
-    shutil.rmtree(settings.cache, ignore_errors=True)
+    _clean_cache(settings.cache)
+
+
+def _clean_cache(cache: Path) -> None:
+    """What the lab made. Disks of test machines (tests/vm) lie there too; `tests/vm/vm clean` removes those."""
+    for path in cache.glob("*"):
+        if path.name.startswith("vm-"):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _actionlog(fleet: Fleet, options: argparse.Namespace) -> None:

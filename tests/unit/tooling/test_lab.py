@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from labtool import actions, deb, hosts, repository
+from labtool import actions, cli, deb, hosts, repository
 from labtool.settings import LabError
 
 
@@ -29,6 +29,18 @@ def test_action_log_starts_at_the_last_mark() -> None:
     assert actions.of_kind(found, actions.CHANGES) == []
     assert [action.words for action in actions.of_kind(found, actions.PACKAGE_MANAGER)] == ["dpkg -l"]
     assert len(actions.parse(text.replace("mark", "other"))) == 4
+
+
+def test_clean_leaves_the_disks_of_test_machines(tmp_path: Path) -> None:
+    """Both keep their caches in one folder; a driver image takes a quarter of an hour to make again."""
+    for folder in ("repo-1", "gnupg", "vm-driver-1"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "inside").touch()
+    for file in ("debian12-1.tar", "repo.lock", "vm-key", "vm-key.pub"):
+        (tmp_path / file).touch()
+    cli._clean_cache(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["vm-driver-1", "vm-key", "vm-key.pub"]
+    assert (tmp_path / "vm-driver-1/inside").exists()
 
 
 def test_deb_is_a_deb(tmp_path: Path) -> None:

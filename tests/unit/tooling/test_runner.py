@@ -6,6 +6,7 @@ import re
 
 import pytest
 from runner import build, molecule
+from runner.main import main
 from runner.step import ROOT, closing_line, pytest_count
 
 GOOD = """\
@@ -91,3 +92,12 @@ def test_scenario_follows_the_convention(scenario: str) -> None:
     assert list(folder.glob("tests/test_*.py")), "no testinfra tests"
     named = re.findall(r"side_effect (\S+)", (folder / "molecule.yml").read_text())
     assert [name for name in named if not (folder / name).is_file()] == []
+
+
+def test_what_is_left_out_is_named_and_never_counts_as_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vm-left-out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    named = [line for line in lines if line.startswith("   skipped: test_")]
+    assert named
+    assert lines[-1] == f"0 passed, 0 failed, {len(named) + 1} skipped"
+    assert not [line for line in lines if line.startswith("ok")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 
@@ -31,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("reboot", help="reboot, wait until it is back").add_argument("name")
     verbs.add_parser("console", help="the console's log").add_argument("name")
     verbs.add_parser("down", help="remove machines (all, if none is named)").add_argument("names", nargs="*")
+    verbs.add_parser("clean", help="remove all machines of this checkout, and the disk images that all checkouts share")
     verbs.add_parser("status", help="the machines")
     verbs.add_parser("image", help="make a disk image, print its folder").add_argument("image", nargs="?", default="plain")
     return parser
@@ -50,11 +52,25 @@ def up(settings: Settings, name: str, image_name: str, firmware: str, memory: in
     return machine
 
 
+def _clean(settings: Settings) -> None:
+    """Images with their key, which is in the disks."""
+    for name in names(settings):
+        Machine(settings, name).down()
+    for path in settings.cache.glob("vm-*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 def run(options: argparse.Namespace) -> int:
     settings = load()
     if options.verb == "down":
         for name in options.names or names(settings):
             Machine(settings, name).down()
+    elif options.verb == "clean":
+        _clean(settings)
+        return 0
     elif options.verb == "status":
         for name in names(settings):
             machine = Machine(settings, name)

@@ -138,8 +138,14 @@ class Machine:
         """Back to a snapshot, memory and firmware variables included; also where the machine is off."""
         if self.pid:
             self.monitor().ask(f"loadvm {name}")
+            self.monitor().ask("cont")  # a paused machine stays paused
         else:
             self.start(name)
+
+    def pause(self) -> None:
+        """Until it is restored."""
+        if self.pid:
+            self.monitor().ask("stop")
 
     def reboot(self, timeout: float = 900) -> str:
         before = self.ssh("cat /proc/sys/kernel/random/boot_id").stdout.strip()
