@@ -122,7 +122,7 @@ def test_ubuntus_prebuilt_modules(host: Any, name: str) -> None:
 
 def test_after_its_life_nothing_is_left(host: Any, name: str) -> None:
     only(name, "r10", "al")
-    assert set(packages(host)) <= {"gpg-pubkey", "somebody-elses-tool"}
+    assert set(packages(host)) <= {"gpg-pubkey", "somebody-elses-tool", "python3-dnf-plugin-versionlock"}
     assert host.run("grep -v '^#' /etc/dnf/plugins/versionlock.list").stdout == ""
     assert "enabled" not in host.run("cat /etc/dnf/modules.d/*").stdout
     for path in ("/etc/yum.repos.d/gpufleet-nvidia.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia", "/var/lib/gpufleet/driver.json",

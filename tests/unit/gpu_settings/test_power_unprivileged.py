@@ -88,5 +88,3 @@ def test_a_running_governor_is_seen_without_rights(public: t.Any) -> None:
     with hold(public.paths.run_dir, GOVERNOR_LOCK, "governor"):
         assert as_nobody(lambda: governor_runs(public.paths)) is True
     assert as_nobody(lambda: governor_runs(public.paths)) is False
-
-
