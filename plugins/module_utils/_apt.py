@@ -101,8 +101,9 @@ class Apt:
     def holds(self) -> set[str]:
         return set(run(["apt-mark", "showhold"], timeout=60, env=ENVIRONMENT).out.split())
 
-    def check_holds(self) -> None:
+    def check_holds(self, check: bool = False) -> tuple[str, ...]:
         """Nothing can be missing: holds are dpkg's own."""
+        return ()
 
     def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None:
         for verb, names in (("hold", sorted(add)), ("unhold", sorted(remove))):

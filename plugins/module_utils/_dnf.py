@@ -80,19 +80,39 @@ class Dnf:
         there, lines = self.installed(), locks.locked(read_text(path) or "")
         return {name for name, line in lines.items() if name not in there or line.startswith(locks.entry(name, there[name][0])[:-1])}
 
-    def check_holds(self) -> None:
-        """Before anything moves: what is to be held can be held."""
-        if locks.list_file() is None:
-            text = f"dnf has no versionlock plugin here ({locks.CONF} is missing, or says enabled = 0), so nothing can be held"
-            raise PackageError("no_versionlock", f"{text}. Install {locks.PLUGIN}, or do not ask for holds")
+    def check_holds(self, check: bool = False) -> tuple[str, ...]:
+        """Before anything moves: what is to be held can be held. Packages that have to come along for it."""
+        if locks.list_file() is not None:
+            return ()
+        # A plugin that is switched off is somebody's decision; one that is not there comes with the set.
+        if read_text(locks.CONF) is None and self._offers(locks.PLUGIN, check):
+            return (locks.PLUGIN,)
+        text = f"dnf has no versionlock plugin here ({locks.CONF} is missing and no repository offers it, or it says enabled = 0)"
+        raise PackageError("no_versionlock", f"{text}, so nothing can be held. Offer {locks.PLUGIN}, or do not ask for holds")
+
+    def _offers(self, name: str, check: bool) -> bool:
+        try:
+            if self.versions([name]):
+                return True
+        except PackageError:  # no metadata yet
+            if check:
+                return True  # cannot be told without fetching it; the run will
+        if check:
+            return False
+        self.update()
+        return bool(self.versions([name]))
 
     def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None:
         add, remove = set(add), set(remove)
         path = locks.list_file()
         if path is None:
-            if add:
-                self.check_holds()
-            return
+            missing = list(self.check_holds()) if add else []
+            if missing:
+                self.download(missing, False)
+                self.install(missing, False)
+            path = locks.list_file()
+            if path is None:
+                return
         there = self.installed() if add else {}
         locks.write(path, locks.changed(read_text(path) or "", remove, {name: there[name][0] for name in add if name in there}))
 

@@ -151,8 +151,15 @@ def solve(request: t.Any) -> t.Any:
 def local(request: t.Any) -> t.Any:
     """One transaction from files alone."""
     base = open_base(dict(request, stream=None), available=False)
-    for package in base.add_remote_rpms(request["paths"]):
-        _put(base, package, request)
+    coming = base.add_remote_rpms(request["paths"])
+    twice = [package for package in _left_twice(base, oldest=False) if package.name in {one.name for one in coming}]
+    for package in coming:
+        there = [one for one in twice if one.name == package.name]
+        for other in there:
+            if evr(other) != evr(package):
+                base.package_remove(other)
+        if not any(evr(one) == evr(package) for one in there):
+            _put(base, package, request)
     for name in request["names"]:
         for package in base.sack.query().installed().filter(name=name):
             base.package_remove(package)
@@ -227,14 +234,15 @@ def _put(base: t.Any, package: t.Any, request: t.Any) -> None:
         base.package_downgrade(package)
 
 
-def _left_twice(base: t.Any) -> list[t.Any]:
-    """The older of two versions of one package: an update that was killed put the new one there and did not come to take the old away."""
+def _left_twice(base: t.Any, oldest: bool = True) -> list[t.Any]:
+    """The older of two versions of one package (or both): an update that was killed put the new one there and did not take the old away."""
     groups: dict[tuple[str, str], list[t.Any]] = {}
     for package in base.sack.query().installed():
         groups.setdefault((package.name, package.arch), []).append(package)
     keep = base._get_installonly_query().installed() if hasattr(base, "_get_installonly_query") else ()
     several = {package.name for package in keep} | {"gpg-pubkey"}
-    return [p for (name, _arch), packages in groups.items() if len(packages) > 1 and name not in several for p in sorted(packages)[:-1]]
+    return [p for (name, _arch), packages in groups.items() if len(packages) > 1 and name not in several
+            for p in (sorted(packages)[:-1] if oldest else packages)]  # fmt: skip
 
 
 def _carry_out(base: t.Any, request: t.Any) -> t.Any:

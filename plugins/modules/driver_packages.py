@@ -238,7 +238,7 @@ def _run(module: AnsibleModule) -> Done:
     options, check = module.params, module.check_mode
     apt = package_manager(options["transaction_timeout"], options["module_stream"], options["lock_timeout"])
     if options["hold"] and options["names"] and options["state"] == "present":
-        apt.check_holds()
+        options["optional"] = [*options["optional"], *apt.check_holds(check)]
     if options["state"] == "absent":
         done = remove_packages(apt, options["names"], check)
         gone = remove_repository() if options["repository_remove"] and not check else []

@@ -88,6 +88,14 @@ def test_headers_and_initramfs_of_the_next_kernel(host: Any, name: str) -> None:
     assert list(record["initramfs"]) == [release]
 
 
+def test_nouveau_is_not_in_the_initramfs(host: Any, name: str) -> None:
+    only(name, "r9")
+    with host.sudo():
+        image = host.check_output("lsinitrd /boot/initramfs-5.14.0-570.12.1.el9_6.x86_64.img")
+    assert "/neighbour.ko" in image
+    assert "/nouveau.ko" not in image
+
+
 def test_toolkits_stand_side_by_side(host: Any, name: str) -> None:
     only(name, "r9")
     found = packages(host)
@@ -114,10 +122,11 @@ def test_ubuntus_prebuilt_modules(host: Any, name: str) -> None:
 
 def test_after_its_life_nothing_is_left(host: Any, name: str) -> None:
     only(name, "r10", "al")
-    assert set(packages(host)) <= {"gpg-pubkey", "somebody-elses-tool"}
+    assert set(packages(host)) <= {"gpg-pubkey", "somebody-elses-tool", "python3-dnf-plugin-versionlock"}
     assert host.run("grep -v '^#' /etc/dnf/plugins/versionlock.list").stdout == ""
     assert "enabled" not in host.run("cat /etc/dnf/modules.d/*").stdout
-    for path in ("/etc/yum.repos.d/gpufleet-nvidia.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia", "/var/lib/gpufleet/driver.json"):
+    for path in ("/etc/yum.repos.d/gpufleet-nvidia.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia", "/var/lib/gpufleet/driver.json",
+                 "/etc/dracut.conf.d/gpufleet-nouveau.conf"):  # fmt: skip
         assert not host.file(path).exists, path
 
 

@@ -68,6 +68,7 @@ class Build:
         relations = {kind: [text.format(**words) for text in entry.get(kind, [])] for kind in rpm.RELATION_TAGS}
         files = self.payloads.files(entry.get("payload", []), version, branch)
         files = {re.sub(r"^usr/lib/x86_64-linux-gnu", LIBRARY_FOLDER, path): content for path, content in files.items()}
+        files.update(literal(entry.get("files", {})))
         scripts = {"post": entry["post"] + "\n", "postun": entry["post"] + "\n"} if "post" in entry else {}
         scripts.update({phase: text.format(unit=entry["unit"]) for phase, text in UNIT_SCRIPTS.items() if "unit" in entry})
         if entry["name"].startswith("kernel-devel"):

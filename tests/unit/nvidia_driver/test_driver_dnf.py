@@ -154,14 +154,30 @@ def test_a_lock_that_its_package_has_left_behind_is_written_anew(answers: t.Any,
 
 
 @pytest.mark.parametrize("text", ["[main]\nenabled = 0\n", None])
-def test_without_the_plugin_nothing_can_be_held(lock_list: Path, text: str | None) -> None:
+def test_without_the_plugin_nothing_can_be_held(lock_list: Path, text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = lock_list.parent / "conf"
     conf.unlink() if text is None else conf.write_text(text)
+    dnf = Dnf(10)
+    monkeypatch.setattr(dnf, "update", lambda: None)
+    monkeypatch.setattr(dnf, "versions", lambda names: {} if text is None else {name: [("4.3-1", "")] for name in names})
     with pytest.raises(PackageError) as error:
-        Dnf(10).check_holds()
+        dnf.check_holds()
     assert error.value.reason == "no_versionlock"
     assert "python3-dnf-plugin-versionlock" in str(error.value)
     assert Dnf(10).holds() == set()
+
+
+def test_a_plugin_on_offer_comes_with_the_set(lock_list: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lock_list.parent / "conf").unlink()
+    dnf = Dnf(10)
+    monkeypatch.setattr(dnf, "versions", lambda names: {name: [("4.3-1", "")] for name in names})
+    assert dnf.check_holds() == ("python3-dnf-plugin-versionlock",)
+    # Where no package of the set moves, it is fetched for the lock alone.
+    done: list[str] = []
+    monkeypatch.setattr(dnf, "download", lambda specs, downgrade: done.append(f"download {specs}"))
+    monkeypatch.setattr(dnf, "install", lambda specs, downgrade: done.append(f"install {specs}"))
+    dnf.set_holds(add=["nvidia-modprobe"])
+    assert done == [f"{what} ['python3-dnf-plugin-versionlock']" for what in ("download", "install")]
 
 
 @pytest.mark.parametrize(("release", "kind"), [("ID=rocky\nID_LIKE='rhel fedora'\n", Dnf), ("ID=debian\n", Apt)])
