@@ -38,7 +38,7 @@ def foreign_holds(draft: Draft, facts: Info, info: Info, names: t.Sequence[str] 
 
 def plan_holds(draft: Draft, settings: Settings, facts: Info, info: Info, manager: str) -> None:
     """Hold the set, or lift what this role holds; details `holds` or `locks`, `lift_first`, `record`."""
-    lock_list = info.get("versionlock")
+    lock_list: t.Any = info.get("versionlock")
     if manager == "dnf" and lock_list is None:
         if settings.hold:
             _no_versionlock(draft)

@@ -144,7 +144,8 @@ def _conflicts(draft: Draft, info: Info) -> None:
             f"apt trusts the key of this repository for every repository ({', '.join(keys)}), as guides with apt-key had it.",
             found=", ".join(keys),
             needed=f"the key for this repository alone ({APT_KEY})",
-            fix="If nothing else on the host needs it: apt-key del F796ECB0, or remove the file where it holds this key alone.",
+            fix="If nothing else on the host needs it: remove the file where it holds this key alone; else, with FILE for its path:"
+            " gpg --no-default-keyring --keyring FILE --delete-keys F796ECB0 (apt has no apt-key any more).",
         )
 
 

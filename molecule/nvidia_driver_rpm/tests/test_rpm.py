@@ -108,7 +108,10 @@ def test_toolkits_stand_side_by_side(host: Any, name: str) -> None:
 
 def test_container_toolkit_is_there(host: Any, name: str) -> None:
     only(name, "r9")
-    assert packages(host)["nvidia-container-toolkit"] == packages(host)["libnvidia-container1"]
+    found = packages(host)
+    assert found["nvidia-container-toolkit"] == found["libnvidia-container1"]
+    locks = host.file("/etc/dnf/plugins/versionlock.list").content_string.splitlines()
+    assert {f"{package}-{found[package]}.*" for package in ("nvidia-container-toolkit", "libnvidia-container1")} <= set(locks)
 
 
 def test_ubuntus_prebuilt_modules(host: Any, name: str) -> None:
