@@ -91,16 +91,17 @@ class Dnf:
         raise PackageError("no_versionlock", f"{text}, so nothing can be held. Offer {locks.PLUGIN}, or do not ask for holds")
 
     def _offers(self, name: str, check: bool) -> bool:
+        """Of the system's own repositories: the driver's may not be configured yet, and its module stream not known."""
         try:
-            if self.versions([name]):
+            if self._ask("versions", names=[name], stream=""):
                 return True
         except PackageError:  # no metadata yet
             if check:
                 return True  # cannot be told without fetching it; the run will
         if check:
             return False
-        self.update()
-        return bool(self.versions([name]))
+        self._ask("update", reposdir="", stream="", timeout=300.0)
+        return bool(self._ask("versions", names=[name], stream=""))
 
     def set_holds(self, add: t.Iterable[str] = (), remove: t.Iterable[str] = ()) -> None:
         add, remove = set(add), set(remove)

@@ -158,8 +158,7 @@ def test_without_the_plugin_nothing_can_be_held(lock_list: Path, text: str | Non
     conf = lock_list.parent / "conf"
     conf.unlink() if text is None else conf.write_text(text)
     dnf = Dnf(10)
-    monkeypatch.setattr(dnf, "update", lambda: None)
-    monkeypatch.setattr(dnf, "versions", lambda names: {} if text is None else {name: [("4.3-1", "")] for name in names})
+    monkeypatch.setattr(dnf, "_ask", lambda what, **more: {} if text is None else {_dnf_locks.PLUGIN: [("4.3-1", "")]})
     with pytest.raises(PackageError) as error:
         dnf.check_holds()
     assert error.value.reason == "no_versionlock"
@@ -169,8 +168,9 @@ def test_without_the_plugin_nothing_can_be_held(lock_list: Path, text: str | Non
 
 def test_a_plugin_on_offer_comes_with_the_set(lock_list: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (lock_list.parent / "conf").unlink()
-    dnf = Dnf(10)
-    monkeypatch.setattr(dnf, "versions", lambda names: {name: [("4.3-1", "")] for name in names})
+    dnf = Dnf(10, "nvidia-driver:580-open")
+    # The stream is not known before the driver's repository is.
+    monkeypatch.setattr(dnf, "_ask", lambda what, **more: {_dnf_locks.PLUGIN: [("4.3-1", "")]} if more.get("stream") == "" else {})
     assert dnf.check_holds() == ("python3-dnf-plugin-versionlock",)
     # Where no package of the set moves, it is fetched for the lock alone.
     done: list[str] = []
