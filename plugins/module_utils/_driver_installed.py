@@ -19,7 +19,8 @@ _RUNFILE_BACKUP = "/var/lib/nvidia/log"
 """What the installer put where, headed by the version in brackets; for root only. Its other log may be of an attempt that failed."""
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
 _MODULE_NAMES = ("nvidia", "nvidia-current")
-_MODINFO_TIMEOUT = 30.0
+_MODINFO_TIMEOUT = 60.0
+"""It unpacks all of a compressed module (42 MB): a second at work, 21 s seen on an emulated host, more while that is busy."""
 MODULE_VERSION = "driver.installed.module_version"
 """Part that is noted as unread where modinfo gave no answer: whether there is a module is not known then."""
 
