@@ -21,7 +21,7 @@ INITRAMFS_TOOLS = {
     "redhat": ["dracut", "--force", "--regenerate-all"],
 }
 
-LISTINGS = {"debian": ["lsinitramfs", "/boot/initrd.img-{}"], "redhat": ["lsinitrd", "/boot/initramfs-{}.img"]}
+LISTINGS = {"debian": ["lsinitramfs", "/boot/initrd.img-{}"], "redhat": ["lsinitrd", "-k", "{}"]}
 
 
 def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str, str | None]:
