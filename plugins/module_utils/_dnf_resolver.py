@@ -51,6 +51,7 @@ def open_base(request: t.Any, system: bool = True, available: bool = True) -> t.
 def _open_base(request: t.Any, system: bool, available: bool) -> t.Any:
     """The host's dnf with its repositories (or only those of folder `reposdir`), from what is cached unless `fresh`."""
     import dnf  # type: ignore[import-not-found,unused-ignore]
+    import dnf.plugin  # type: ignore[import-not-found,unused-ignore]
 
     base = dnf.Base()
     base.conf.read()
@@ -62,6 +63,8 @@ def _open_base(request: t.Any, system: bool, available: bool) -> t.Any:
     base.conf.cacheonly = 0 if request.get("fresh") else 2
     if request.get("reposdir"):
         base.conf.reposdir = [request["reposdir"]]
+    # dnf loads its plugins once a process; a second try after a lock, or a second stream, is a second base with plugins of its own.
+    sys.modules.pop(dnf.plugin.DYNAMIC_PACKAGE, None)
     base.init_plugins(disabled_glob=["versionlock"])  # locks are read by class Dnf, which tells ours from those of others
     base.pre_configure_plugins()
     base.read_all_repos()
