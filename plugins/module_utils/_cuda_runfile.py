@@ -4,7 +4,8 @@
 """A toolkit from NVIDIA's runfile, and back out again. Private to the collection.
 
 An installer tells nobody what it puts where. So the places that it writes to are listed before and after: what is new and has a name
-that the installer gives is its work, is recorded, and is what removal takes away. An interrupted installation leaves the list from before in the record; the next one starts there.
+that the installer gives is its work, is recorded, and is what removal takes away. An interrupted installation leaves the list from before
+in the record; the next one starts there.
 """
 
 from __future__ import annotations

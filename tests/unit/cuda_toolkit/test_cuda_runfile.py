@@ -119,7 +119,8 @@ def test_what_others_put_there_meanwhile_is_theirs(host: Host) -> None:
     assert _cuda_record.read_record()["runfiles"]["13.0.2"]["paths"] == [str(host.loader / "cuda-13-0.conf"), str(host.folder)]
     assert uninstall("13.0.2")
     assert not host.folder.exists()
-    assert (host.local / "models/weights").exists() and (host.local / "cuda-12.4/nvcc").exists()
+    assert (host.local / "models/weights").exists()
+    assert (host.local / "cuda-12.4/nvcc").exists()
 
 
 def test_what_others_put_there_between_an_interruption_and_the_next_run_is_theirs(host: Host) -> None:
