@@ -49,8 +49,7 @@ def heal(apt: Healer, ours: set[str], unwanted: t.Sequence[str] = ()) -> None:
 
     What goes anyway is not finished first: a module that does not build would be built once more, for minutes.
     """
-    if read_text(POLICY) == _POLICY_TEXT:
-        remove(POLICY)
+    forget_policy()
     broken = sorted(name for name, (_version, status) in apt.installed().items() if status != "installed")
     foreign = [name for name in broken if name not in ours]
     if foreign:
@@ -58,6 +57,12 @@ def heal(apt: Healer, ours: set[str], unwanted: t.Sequence[str] = ()) -> None:
     if set(broken) - set(unwanted):
         with services_left_alone():
             apt.configure()
+
+
+def forget_policy() -> None:
+    """Left by a run that was killed in its transaction; with it no package of the host starts a service any more."""
+    if read_text(POLICY) == _POLICY_TEXT:
+        remove(POLICY)
 
 
 @contextlib.contextmanager

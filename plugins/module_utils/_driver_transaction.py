@@ -15,7 +15,7 @@ import typing as t
 from ._driver_record import read_record, update_record
 from ._driver_resolve import Resolved, resolve
 from ._driver_rollback import keep_previous, previous_set, prove
-from ._driver_steps import Done, heal, services_left_alone, set_holds, verify
+from ._driver_steps import Done, forget_policy, heal, services_left_alone, set_holds, verify
 from ._package_answers import PackageError
 from ._package_files import forget, keep
 from ._package_manager import PackageManager
@@ -140,9 +140,10 @@ def remove_packages(apt: PackageManager, names: t.Sequence[str], check: bool, gr
             heal(apt, set(names))
             with services_left_alone():
                 apt.remove(present)
-                unneeded = sorted({*apt.unneeded()} & {*record.get("dependencies", ())})
-                if unneeded and set(apt.remove(unneeded, simulate=True).remove) <= {*unneeded}:
-                    apt.remove(unneeded)
+    if not check:
+        # Also where the packages are gone already: a run that was killed behind them left the rest.
+        forget_policy()
+        _remove_unneeded(apt, {*record.get("dependencies", ())})
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
         apt.set_holds(remove=held)
@@ -152,6 +153,14 @@ def remove_packages(apt: PackageManager, names: t.Sequence[str], check: bool, gr
         nothing = dict.fromkeys(("pending", "rebooted_for", "previous", "source", "dependencies", "rolled_back", "module_stream"))
         ground.update({"packages": {}, "holds": [], **nothing})
     return Done(bool(present or held), "", before, {})
+
+
+def _remove_unneeded(apt: PackageManager, dependencies: set[str]) -> None:
+    """What came along with the set, as far as nothing else needs it now."""
+    unneeded = sorted({*apt.unneeded()} & dependencies) if dependencies else []
+    if unneeded and set(apt.remove(unneeded, simulate=True).remove) <= {*unneeded}:
+        with services_left_alone():
+            apt.remove(unneeded)
 
 
 def change_holds(apt: PackageManager, add: t.Sequence[str], lift: t.Sequence[str], hold: bool, check: bool) -> bool:

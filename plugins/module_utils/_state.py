@@ -32,6 +32,15 @@ SCHEMAS: dict[str, int] = {
 }
 """Number that this version writes, per kind of file (the $defs of schemas/state.schema.json)."""
 
+_PACKAGES: dict[str, type] = {"packages": dict, "pending": dict, "previous": dict, "holds": list, "dependencies": list}
+SHAPES: dict[str, dict[str, type]] = {
+    "driver_record": {**_PACKAGES, "rolled_back": dict, "runfile": dict, "runfile_pending": dict, "initramfs": dict, "rebooted_for": dict},
+    "cuda_record": {**_PACKAGES, "runfiles": dict, "runfile_pending": dict, "alternatives": list, "link": dict},
+    "reboot_required": {"reasons": list},
+    "driver_reload": {"units": list, "modules": list},
+}
+"""Parts that readers walk through: a file that was edited by hand is refused with its name, not by a traceback further on."""
+
 UPGRADES: dict[tuple[str, int], Step] = {}
 """(kind, N) → function that makes schema N + 1 of schema N. Empty while every kind is at its first number."""
 
@@ -47,7 +56,11 @@ def read_state(path: str, kind: str) -> t.Optional[State]:
         raise HostError(f"{path} is not valid JSON ({exc}); repair or remove it") from exc
     if not isinstance(state, dict) or not isinstance(state.get("schema"), int) or isinstance(state.get("schema"), bool):
         raise HostError(f"{path} is not one of this collection's state files: it has no schema number")
-    return upgrade(state, kind, path)
+    state = upgrade(state, kind, path)
+    for name, shape in SHAPES.get(kind, {}).items():
+        if not isinstance(state.get(name), (shape, type(None))):
+            raise HostError(f"{path}: {name} is {state[name]!r}, expected {'a map' if shape is dict else 'a list'}; repair or remove it")
+    return state
 
 
 def upgrade(state: State, kind: str, path: str = "state") -> State:

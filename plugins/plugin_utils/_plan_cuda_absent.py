@@ -25,8 +25,8 @@ def plan_absent(plan: Plan, host: HostCuda) -> None:
     for path in (CUDA_PROFILE, CUDA_LD, CUDA_COMPAT_LD):
         if host.files.get(path):
             part.change("file", path, "ours", None, f"remove {path}")
-    # A repository that the driver's packages come from as well stays.
-    repository = host.our_repository and host.repository_owned and not host.driver_recorded
+    # It goes with the last that uses it, whichever role configured it: the driver's packages come from there as well.
+    repository = host.recorded and host.repository_owned and not host.driver_recorded
     if repository:
         part.change("repository", str(host.repository_url), host.repository_url, None, f"remove package repository {host.repository_url}")
     if host.recorded and not part.changes:

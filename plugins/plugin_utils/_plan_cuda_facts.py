@@ -46,8 +46,8 @@ class HostCuda:
         self.our_holds: set[str] = set(record.get("holds") or [])
         self.our_runfiles: dict[str, dict[str, t.Any]] = _dict(record.get("runfiles"))
         self.runfile_pending: str | None = _dict(record.get("runfile_pending")).get("version")
-        self.our_repository = bool(record.get("repository"))
-        self.driver_recorded = bool(_dict(_dict(states.get("driver")).get("packages")))
+        others = _dict(states.get("driver"))
+        self.driver_recorded = bool(others.get("packages") or others.get("pending"))
         self.files: dict[str, str | None] = _dict(states.get("files"))
 
         repository = _dict(driver.get("repository"))

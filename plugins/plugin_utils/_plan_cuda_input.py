@@ -18,11 +18,11 @@ from ._contracts import Finding, bad_variable
 from ._matrix_model import Matrix
 from ._versions import key, minor_of, newest
 
-EXACT = re.compile(r"^\d+\.\d+\.\d+$")
-LIBRARY = re.compile(r"^\d+(\.\d+){1,3}$")
-SHA256 = re.compile(r"^[0-9a-fA-F]{64}$")
-PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+._-]*$")
-URL = re.compile(r"^(https?|file)://\S+$")
+EXACT = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\Z")
+LIBRARY = re.compile(r"[0-9]+(\.[0-9]+){1,3}\Z")
+SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+._-]*\Z")
+URL = re.compile(r"(https?|file)://\S+\Z")
 BRINGS_DRIVER = re.compile(r"^(cuda|cuda-\d+-\d+|cuda-drivers.*|nvidia-(driver|open|kernel|dkms).*)$")
 
 CHOICES: dict[str, tuple[str, ...]] = {"state": ("present", "absent"), "compat": ("absent", "auto", "required")}
@@ -181,7 +181,7 @@ def _library(given: Input, name: str) -> None:
         return
     out = {}
     for major, version in value.items():
-        if not str(major).isdigit() or not _text(version, LIBRARY):
+        if not re.fullmatch("[0-9]+", str(major)) or not _text(version, LIBRARY):
             given.bad(name, {major: version}, "a CUDA major (12) and an exact version, in quotes")
         else:
             out[int(major)] = version

@@ -44,6 +44,8 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
         return result
     host = HostDriver(facts)
     if settings.state == "absent":
+        # What does not work with this driver is no reason to keep it.
+        result.details["stack"] = {"component": "driver"}
         plan_absent(result, settings, host, context)
         key = Part()
         withdraw(key, host)

@@ -16,9 +16,9 @@ PACKAGE = re.compile(r"[a-z0-9][a-z0-9+._-]*")
 MODULE = re.compile(r"nvidia([_-][a-z]+)?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:;=+/-]+")
-UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]+")
+UNIT = re.compile(r"[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]*")
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-FOLDER = re.compile(r"(/[\w.+-]+)+")
+FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.+-]+)+")
 OPTION = re.compile(r"--[a-z0-9][a-z0-9-]*(=[\w./:,+@-]+)?")
 URL = re.compile(r"(https?|file)://\S+")
 
@@ -60,10 +60,7 @@ def positive(value: t.Any) -> int | None:
 
 
 def branch(value: t.Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    text = str(value)
-    return int(text) if text.isdigit() and 100 <= int(text) <= 9999 else None
+    return int(value) if not isinstance(value, bool) and re.fullmatch(r"[1-9][0-9]{2,3}", str(value)) else None
 
 
 def version(value: t.Any) -> str | None:
@@ -111,7 +108,7 @@ def parameters(value: t.Any) -> dict[str, dict[str, str]] | None:
             return None
         for name, setting in parameters.items():
             text = str(int(setting)) if isinstance(setting, bool) else str(setting)
-            if not is_text(name, PARAMETER) or not PARAMETER_VALUE.fullmatch(text):
+            if not is_text(name, PARAMETER) or not isinstance(setting, (str, int, float)) or not PARAMETER_VALUE.fullmatch(text):
                 return None
             out.setdefault(module.replace("-", "_"), {})[name] = text
     return out

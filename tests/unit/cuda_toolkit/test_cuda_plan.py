@@ -224,5 +224,13 @@ def test_absent_leaves_the_repository_to_the_driver() -> None:
     assert make({"state": "absent"}, facts).details["packages"]["repository_remove"] is False
 
 
+@pytest.mark.parametrize(("driver", "goes"), [({}, True), ({"pending": {"libnvidia-ml1": "580"}}, False)])
+def test_absent_takes_the_repository_that_the_driver_left_behind(driver: dict[str, Any], goes: bool) -> None:
+    """Configured by the driver's role, kept by its removal for CUDA: then it goes with CUDA."""
+    facts = after(WANTED, host(state_files={"driver": driver}), PACKAGES)
+    del facts["state_files"]["cuda"]["repository"]
+    assert make({"state": "absent"}, facts).details["packages"]["repository_remove"] is goes
+
+
 def test_absent_on_a_host_without_ours_does_nothing() -> None:
     assert make({"state": "absent"}, host()).changes == []

@@ -30,7 +30,7 @@ class Host:
         self.folder = self.local / "cuda-13.0"
         (self.local / "somebodys").write_text("x")
         self.packaged: set[str] = set()
-        monkeypatch.setattr(_cuda_runfile, "PLACES", (str(self.local), str(self.loader)))
+        monkeypatch.setattr(_cuda_runfile, "PLACES", {str(self.local): "cuda-{minor}", str(self.loader): ".*cuda.*"})
         monkeypatch.setattr(_cuda_runfile, "_FOLDER", re.compile(str(self.local) + r"/cuda-\d+\.\d+$"))
         monkeypatch.setattr(_cuda_runfile, "_packaged", lambda path: path in self.packaged)
         monkeypatch.setattr(_cuda_record, "CUDA_RECORD", str(tmp / "cuda.json"))
@@ -110,3 +110,29 @@ def test_a_record_that_names_other_places_removes_nothing_there(host: Host, tmp_
     _cuda_record.update_record({"runfiles": {"13.0.2": {"sha256": "", "paths": [str(victim)]}}})
     uninstall("13.0.2")
     assert victim.exists()
+
+
+def test_what_others_put_there_meanwhile_is_theirs(host: Host) -> None:
+    """A folder unpacked while the installer ran would be removed with the toolkit, data and all."""
+    host.write(INSTALLER + "mkdir -p {root}/models {root}/cuda-12.4; touch {root}/models/weights {root}/cuda-12.4/nvcc\n")
+    host.install()
+    assert _cuda_record.read_record()["runfiles"]["13.0.2"]["paths"] == [str(host.loader / "cuda-13-0.conf"), str(host.folder)]
+    assert uninstall("13.0.2")
+    assert not host.folder.exists()
+    assert (host.local / "models/weights").exists()
+    assert (host.local / "cuda-12.4/nvcc").exists()
+
+
+def test_what_others_put_there_between_an_interruption_and_the_next_run_is_theirs(host: Host) -> None:
+    _cuda_record.update_record({"runfile_pending": {"version": "13.0.2", "before": _cuda_runfile.listing(str(host.folder))}})
+    (host.local / "models").mkdir()
+    host.write()
+    host.install()
+    assert (host.local / "models").exists()
+
+
+def test_a_record_that_names_the_work_of_others_is_not_followed(host: Host) -> None:
+    (host.local / "models").mkdir()
+    _cuda_record.update_record({"runfiles": {"13.0.2": {"sha256": "a" * 64, "paths": [str(host.local / "models"), str(host.local)]}}})
+    assert uninstall("13.0.2")
+    assert (host.local / "models").exists()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -136,3 +137,26 @@ def test_upgrade_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_state.UPGRADES, ("driver_record", 1), lambda old: {**old, "one": True})
     monkeypatch.setitem(_state.UPGRADES, ("driver_record", 2), lambda old: {**old, "two": old["one"]})
     assert _state.upgrade({"schema": 1}, "driver_record") == {"schema": 3, "one": True, "two": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "message"),
+    [
+        ("driver_record", '{"schema": 1, "packages": {}, "holds": 5}', "holds is 5, expected a list; repair or remove it"),
+        ("cuda_record", '{"schema": 1, "packages": ["a"], "holds": []}', r"packages is \['a'\], expected a map"),
+    ],
+)
+def test_a_part_of_another_shape_is_refused_by_name(tmp_path: Path, kind: str, content: str, message: str) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(content)
+    with pytest.raises(HostError, match=message):
+        _state.read_state(str(path), kind)
+
+
+def test_shapes_are_those_of_the_schema() -> None:
+    """The contract says what each part is; the modules' own table must not say otherwise."""
+    kinds = json.loads((Path(__file__).resolve().parents[3] / "schemas/state.schema.json").read_text())["$defs"]
+    for kind, parts in _state.SHAPES.items():
+        for name, shape in parts.items():
+            described = kinds[kind]["properties"][name]["type"]
+            assert {dict: "object", list: "array"}[shape] in ([described] if isinstance(described, str) else described), (kind, name)

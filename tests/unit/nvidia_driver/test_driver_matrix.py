@@ -80,9 +80,8 @@ def gate(device: str, *changes: dict[str, Any], **desired: Any) -> list[str]:
     gpu = {"pci_address": "0000:1b:00.0", "pci_device_id": device, "product": None, "architecture": None, "compute_capability": None}
     host = complete(facts(*changes, {"pci": {"gpus": [{"address": "0000:1b:00.0", "device_id": device}]}, "gpus": [gpu]}), load_matrix())
     plan = planned(host, **desired)
-    stack = {**(plan.details.get("stack") or {}), "component": "driver"}
-    findings = judge(load_matrix(), host, stack, CONTEXT, plan.findings)
-    return sorted(finding.id for finding in findings if finding.severity == "block" and finding.component in ("gpu", "driver"))
+    findings = judge(load_matrix(), host, plan.details.get("stack") or {}, CONTEXT, plan.findings)
+    return sorted(finding.id for finding in findings if finding.severity == "block" and finding.component in ("gpu", "driver", "fabric"))
 
 
 def test_gate_sees_the_planned_driver() -> None:
@@ -96,6 +95,14 @@ def test_driver_that_is_there_already_is_no_reason_to_stop() -> None:
     """580.105.08 has open advisories: asked for they block, found they warn, or every new bulletin would stop a fleet."""
     assert gate(H100, version="580.105.08") == ["driver.advisory"]
     assert gate(H100, with_driver("580.105.08"), version="580.105.08") == []
+
+
+def test_what_does_not_work_with_a_driver_is_no_reason_to_keep_it() -> None:
+    """Its packages are gone, its modules loaded until the reboot: without a fabric manager the rest of the removal was refused for good."""
+    removed = {"driver": {"installed": None, "loaded": {"version": "580.178.04"}}, "fabric": {"needed": True, "kind": "nvswitch"}}
+    assert gate(H100, with_driver("580.178.04"), removed, state="absent", reboot="delegate") == []
+    stopped = {"fabric": {**removed["fabric"], "manager": {"unit": "nvidia-fabricmanager.service", "installed_version": "570.1.1"}}}
+    assert gate(H100, with_driver("580.178.04"), stopped, state="absent", reboot="delegate") == []
 
 
 def test_debians_own_modules_are_found_by_the_usual_names() -> None:

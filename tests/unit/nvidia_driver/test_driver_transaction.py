@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.inference.plugins.module_utils import (
 from ansible_collections.gpufleet.inference.plugins.module_utils._apt import PackageError, Simulation
 from ansible_collections.gpufleet.inference.plugins.module_utils._driver_record import read_record, update_record
 from ansible_collections.gpufleet.inference.plugins.module_utils._driver_repository import Repository
+from ansible_collections.gpufleet.inference.plugins.module_utils._driver_steps import services_left_alone
 from ansible_collections.gpufleet.inference.plugins.module_utils._driver_transaction import heal, remove_packages
 
 
@@ -182,6 +183,22 @@ def test_what_came_along_goes_along_and_nothing_else(record: Path) -> None:
     apt.packages["dkms"] = ("3", "installed")
     remove_packages(apt, ["nvidia-a"], False)  # type: ignore[arg-type]
     assert set(apt.packages) == {"old-kernel"}
+
+
+def test_a_removal_that_was_killed_behind_its_packages_is_finished(record: Path) -> None:
+    """No package may start a service while policy-rc.d of the killed run is there."""
+    apt = FakeApt()
+    change(apt)
+    update_record({"dependencies": ["dkms"]}, str(record))
+    apt.packages = {"dkms": ("3", "installed")}
+    policy = record.parent / "policy-rc.d"
+    with services_left_alone():
+        left = policy.read_text()
+    policy.write_text(left)
+    assert remove_packages(apt, ["nvidia-a"], False).changed  # type: ignore[arg-type]
+    assert not policy.exists()
+    assert not apt.packages
+    assert not record.exists()
 
 
 def test_repository_is_tried_before_it_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
