@@ -253,6 +253,10 @@ def test_no_engine_is_no_reason_to_stop() -> None:
         ({"hold": "yes"}, "nvidia_container_toolkit_hold", None),
         ({"holds": True}, "nvidia_container_toolkit_holds", "hold"),
         ({"repository_url": "ftp://x"}, "nvidia_container_toolkit_repository_url", None),
+        ({"repository_url": "http://x/deb\n"}, "nvidia_container_toolkit_repository_url", "http://x/deb"),
+        ({"repository_key_url": " https://x/key"}, "nvidia_container_toolkit_repository_key_url", "https://x/key"),
+        ({"version": "1.20.0\n"}, "nvidia_container_toolkit_version", "1.20.0"),
+        ({"rootless_users": ["alice\n"]}, "nvidia_container_toolkit_rootless_users", None),
         (
             {"config": {"nvidia-container-cli.env": []}},
             "nvidia_container_toolkit_config[nvidia-container-cli.env]",
