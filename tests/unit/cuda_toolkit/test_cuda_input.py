@@ -32,6 +32,8 @@ from cuda_hosts import SHA256, host, ids, make, the
         ({"versions": ["12.8.1"], "packages_extra": ["cuda-drivers-580"]}, "packages_extra", None),
         ({"versions": ["12.8.1"], "package_timeout": 0}, "package_timeout", None),
         ({"versions": ["12.8.1"], "repository_url": "ftp//x"}, "repository_url", None),
+        ({"versions": ["12.8.1"], "repository_url": "http://mirror/repos\n"}, "repository_url", None),
+        ({"versions": ["12.8.1\n"]}, "versions", "12.8.2"),
         ({"versions": ["12.8.1"], "hodl": True}, "hodl", "hold"),
     ],
 )
