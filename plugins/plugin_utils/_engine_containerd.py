@@ -14,7 +14,20 @@ import copy
 import typing as t
 from pathlib import PurePosixPath
 
-from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, deep, differences, is_runtime, model_of, put, table, wrong_kind
+from ._engine_common import (
+    RUNTIME,
+    EngineAnswer,
+    HostFile,
+    NewFile,
+    Wanted,
+    deep,
+    differences,
+    is_runtime,
+    model_of,
+    put,
+    table,
+    wrong_kind,
+)
 from ._engine_text import BrokenText, Tree, dump_toml, edit_toml, parse_toml
 from ._versions import key as version_key
 
