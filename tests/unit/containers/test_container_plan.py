@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.inference.plugins.plugin_utils._toolkit_input 
 MATRIX = load_matrix()
 CONTEXT = Context(today=datetime.date(2026, 11, 30))
 UUID = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQIN\n-----END PGP PUBLIC KEY BLOCK-----\n"
 OK = {"state": "ok", "reason": "", "real": "", "changed_at": 1.0}
 
 
@@ -80,7 +81,7 @@ def good() -> dict[str, Any]:
     info["toolkit"]["record"] = {"schema": 1, "holds": sorted(packages.NAMES), "previous": {}}
     texts = {
         packages.APT_SOURCE: packages.source_text(Settings(), "apt", "x86_64"),
-        packages.APT_KEY: "key",
+        packages.APT_KEY: KEY,
         units.DROP_IN: units.drop_in_text(),
         units.DOCKER_UNIT: units.docker_unit_text(),
     }
@@ -516,3 +517,19 @@ def test_nodes_of_capabilities_are_made_where_that_is_possible(modprobe: bool) -
 def test_absent_takes_the_specification_away_with_what_wrote_it() -> None:
     assert "/var/run/cdi/nvidia.yaml" in plan(good(), state="absent").details["absent"]["files"]
     assert "/var/run/cdi/nvidia.yaml" not in plan(good(), state="absent", packages=False).details["absent"]["files"]
+
+
+@pytest.mark.parametrize("text", ["", "<html>log in first</html>"])
+def test_a_file_without_a_key_in_it_is_fetched_anew(text: str) -> None:
+    given = good()
+    given["container_info"]["owned"][packages.APT_KEY]["text"] = text
+    result = plan(given)
+    assert (ids(result), result.changes[0].before) == (["key"], "no key is in it")
+    assert result.details["key"]["url"] == "https://nvidia.github.io/libnvidia-container/gpgkey"
+    assert plan(given, repository_key=KEY).details["key"]["text"] == KEY
+
+
+def test_another_source_brings_its_own_key() -> None:
+    details = plan(good(), repository_url="http://mirror/libnvidia-container/stable/deb").details
+    assert details["key"]["url"] == "http://mirror/libnvidia-container/gpgkey"
+    assert "key" not in plan(good(), repository_key=KEY).details, "the same key was given"
