@@ -96,8 +96,8 @@ def _read(key: str, value: t.Any) -> tuple[str, str | None, t.Any]:
         pattern, expected = TEXTS[key]
         found = re.search(r"\d+\.\d+\.\d+", str(value)) if key == "version" else None
         # To the end: `$` alone lets a line end through (YAML's `|` adds one), and one in a package source stops apt altogether.
-        good = isinstance(value, str) and pattern.fullmatch(value)
-        return ("", None, value) if good else (expected, found.group() if found else _stripped(value, pattern), None)
+        whole = isinstance(value, str) and pattern.fullmatch(value)
+        return ("", None, value) if whole else (expected, found.group() if found else _stripped(value, pattern), None)
     if key == "engines":
         good = isinstance(value, (list, tuple)) and all(item in ENGINES for item in value)
         bad = next((item for item in value if item not in ENGINES), None) if isinstance(value, (list, tuple)) else value

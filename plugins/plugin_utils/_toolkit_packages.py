@@ -59,7 +59,8 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
     installed = {name: _upstream(found) for name, found in installed_set(facts).items() if name in NAMES}
     wanted = dict.fromkeys(NAMES, version)
     revision = settings.version.partition("-")[2] or "1"
-    if installed == wanted:
+    broken = interrupted(facts, info)
+    if installed == wanted and not broken:
         return
     older = sorted(name for name, found in installed.items() if version_key(found) > version_key(version))
     if older and not settings.allow_downgrade:
@@ -78,7 +79,8 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
         ", ".join(NAMES),
         before,
         wanted,
-        f"the four packages of the container toolkit go to {version}" if installed else f"install container toolkit {version}",
+        (f"the four packages of the container toolkit go to {version}" if installed else f"install container toolkit {version}")
+        + (f"; an earlier transaction broke off at {', '.join(broken)}" if broken else ""),
         reload_class(info),
     )
     draft.plan.details["packages"] = {
@@ -86,7 +88,13 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
         "revision": revision,
         "names": list(NAMES),
         "previous": installed,
+        "interrupted": broken,
     }
+
+
+def interrupted(facts: Info, info: Info) -> list[str]:
+    """Packages of the set that a killed transaction left half done: in dpkg's status file, or still in its journal."""
+    return sorted(set(NAMES) & {*((facts.get("packages") or {}).get("broken") or ()), *(info.get("dpkg_journal") or ())})
 
 
 def _superseded(draft: Draft, facts: Info, info: Info) -> None:

@@ -113,3 +113,10 @@ def test_a_folder_that_is_a_link_to_the_other_is_no_second_specification(tmp_pat
     (tmp_path / "etc").symlink_to(tmp_path / "run")
     monkeypatch.setattr(cdi_host, "FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "run")))
     assert [spec["path"] for spec in cdi_host.read_cdi()["specs"]] == [str(tmp_path / "run/nvidia.yaml")], "the toolkit's own name for it"
+
+
+def test_the_journal_of_a_dpkg_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0000").write_text("Package: libnvidia-container1\nStatus: install ok half-installed\nDescription: x\n Package: no\n")
+    (tmp_path / "tmp.i").write_text("Package: never\n")
+    monkeypatch.setattr(container_info, "_DPKG_JOURNAL", str(tmp_path / "[0-9]*"))
+    assert container_info._dpkg_journal() == ["libnvidia-container1"]

@@ -533,3 +533,16 @@ def test_another_source_brings_its_own_key() -> None:
     details = plan(good(), repository_url="http://mirror/libnvidia-container/stable/deb").details
     assert details["key"]["url"] == "http://mirror/libnvidia-container/gpgkey"
     assert "key" not in plan(good(), repository_key=KEY).details, "the same key was given"
+
+
+@pytest.mark.parametrize("where", ["status", "journal"])
+def test_a_transaction_that_was_killed_is_finished(where: str) -> None:
+    given = good()
+    given["packages"]["broken"] = ["libnvidia-container1", "linux-image"] if where == "status" else []
+    given["container_info"]["dpkg_journal"] = ["bash", "libnvidia-container1"] if where == "journal" else []
+    result = plan(given)
+    assert "packages" in ids(result), "also where the versions are right"
+    assert result.details["packages"]["interrupted"] == ["libnvidia-container1"], "of the set alone"
+    assert result.details["stack"]["container_toolkit"]["heals"] == ["libnvidia-container1"]
+    left = plan(given, packages=False)
+    assert "heals" not in left.details["stack"]["container_toolkit"], "who does not install does not heal"
