@@ -18,7 +18,7 @@ ENGINES = ("docker", "containerd", "crio", "podman")
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "absent"),
     "default_runtime": ("keep", "nvidia", "engine"),
-    "mode": ("", "auto", "cdi", "jit-cdi", "legacy", "csv"),
+    "mode": ("", *_toolkit_config.MODES),
 }
 BOOLEANS = ("packages", "hold", "allow_downgrade", "cdi", "cdi_remove_duplicates", "no_cgroups", "boot_order")
 TEXTS = {

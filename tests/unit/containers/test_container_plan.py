@@ -257,6 +257,7 @@ def test_no_engine_is_no_reason_to_stop() -> None:
         ({"repository_url": "http://x/deb\n"}, "nvidia_container_toolkit_repository_url", "http://x/deb"),
         ({"repository_key_url": " https://x/key"}, "nvidia_container_toolkit_repository_key_url", "https://x/key"),
         ({"version": "1.20.0\n"}, "nvidia_container_toolkit_version", "1.20.0"),
+        ({"config": {"nvidia-container-runtime.mode": "cid"}}, "nvidia_container_toolkit_config[nvidia-container-runtime.mode]", "cdi"),
         ({"rootless_users": ["alice\n"]}, "nvidia_container_toolkit_rootless_users", None),
         (
             {"config": {"nvidia-container-cli.env": []}},
