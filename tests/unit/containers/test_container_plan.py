@@ -547,3 +547,12 @@ def test_a_transaction_that_was_killed_is_finished(where: str) -> None:
     assert result.details["stack"]["container_toolkit"]["heals"] == ["libnvidia-container1"]
     left = plan(given, packages=False)
     assert "heals" not in left.details["stack"]["container_toolkit"], "who does not install does not heal"
+
+
+def test_a_docker_that_is_active_and_does_not_answer_is_said() -> None:
+    given = good()
+    engine = given["container_info"]["engines"]["docker"]
+    engine["running"] = None
+    assert [(f.id, f.severity) for f in plan(given).findings] == [("container_engine.no_answer", "warn")]
+    engine["unit"]["active"] = "inactive"
+    assert plan(given).findings == [], "one that is down has nothing to answer"
