@@ -31,7 +31,7 @@ def read_cdi() -> dict[str, t.Any]:
     """{specs: [{path, state, reason, text}], paths: path → what is there, dev_char_missing: links, caps_missing: nodes,
     modprobe: is there the program that makes these}"""
     specs, seen = [], set()
-    for folder in FOLDERS:
+    for folder in reversed(FOLDERS):  # where /etc/cdi is a link to the other, the one that the toolkit writes to has the name
         real = os.path.realpath(folder)
         names = sorted(os.listdir(real)) if real not in seen and os.path.isdir(real) else []
         specs += [read_config(f"{folder}/{name}") for name in names if name.endswith((".json", ".yaml", ".yml"))]

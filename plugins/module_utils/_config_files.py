@@ -12,6 +12,7 @@ import glob
 import os
 import re
 import stat
+import time
 import typing as t
 
 LIMIT = 1 << 20
@@ -22,7 +23,7 @@ _QUOTED = re.compile(r"[\"']([^\"']+)[\"']")
 
 
 def read_config(path: str) -> dict[str, t.Any]:
-    """{path, real, state: absent|ok|unreadable|huge|not_a_file, reason, text, changed_at}"""
+    """{path, real, state: absent|ok|unreadable|huge|not_a_file, reason, text, changed_at (None where that cannot be said)}"""
     out: dict[str, t.Any] = {
         "path": path,
         "real": os.path.realpath(path),
@@ -39,7 +40,8 @@ def read_config(path: str) -> dict[str, t.Any]:
         return out
     except OSError as exc:
         return {**out, "state": "unreadable", "reason": exc.strerror}
-    out["changed_at"] = max(found.st_mtime, found.st_ctime)
+    # Not the mtime, which anybody may set to any year; and a time that is yet to come (the clock was put back) says nothing.
+    out["changed_at"] = found.st_ctime if found.st_ctime <= time.time() else None
     if not stat.S_ISREG(found.st_mode):
         return {**out, "state": "not_a_file", "reason": "it is not a regular file"}
     if found.st_size > LIMIT:

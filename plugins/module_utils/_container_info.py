@@ -25,6 +25,7 @@ REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cd
 ENGINES_RECORD = RUN_DIR + "/container_engines.json"
 _KEY_ID = bytes.fromhex("DDCAE044F796ECB0")
 _SOURCE_FILES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources", "/etc/yum.repos.d/*.repo")
+_DPKG_JOURNAL = "/var/lib/dpkg/updates/[0-9]*"
 _TOOLKIT_URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
 
 
@@ -45,6 +46,7 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
         },
         "sources": _sources(),
         "versionlock": _versionlock(),
+        "dpkg_journal": _dpkg_journal(),
         "old_keys": _old_keys(),
         "owned": {path: _owned(path) for path in CONTAINER_FILES},
     }
@@ -77,6 +79,14 @@ def _versionlock() -> t.Optional[dict[str, str]]:
     """The list of dnf's plugin; None where dnf has none."""
     path = _dnf_locks.list_file()
     return {"path": path, "text": read_text(path) or ""} if path else None
+
+
+def _dpkg_journal() -> list[str]:
+    """Packages in what dpkg has not yet put into its status file: it runs, or it was killed and apt refuses to work until this is done."""
+    found: set[str] = set()
+    for path in glob.glob(_DPKG_JOURNAL):
+        found.update(re.findall(r"^Package: (\S+)$", read_text(path) or "", re.MULTILINE))
+    return sorted(found)
 
 
 def _old_keys() -> list[str]:

@@ -53,7 +53,7 @@ def read_engines(units: Units, rootless: t.Sequence[str]) -> dict[str, dict[str,
         version = None if engine == "podman" else _version(binary)  # nothing of podman is configured
         facts: dict[str, t.Any] = {"binary": binary, "version": version, "unit": _unit(unit), "files": [], "running": None, "rootless": []}
         if engine == "docker":
-            facts["files"] = [read_config("/etc/docker/daemon.json")]
+            facts["files"] = [read_config(_option(unit, ("--config-file",)) or "/etc/docker/daemon.json")]
             facts["arguments"] = _arguments(unit)
             facts["running"] = docker_info() if facts["unit"]["active"] == "active" else None
             facts["rootless"] = [_rootless(user) for user in rootless]

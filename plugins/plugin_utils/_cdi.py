@@ -54,7 +54,7 @@ def parse(path: str, text: str | None, reason: str = "") -> Spec:
     except RecursionError:
         spec.error = "nested too deeply"
         return spec
-    except ValueError as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:  # the last three: PyYAML, for a tag that its value does not fit
         spec.error = str(error)
         return spec
     if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str):

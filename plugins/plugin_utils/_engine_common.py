@@ -166,6 +166,25 @@ def table(tree: Tree, *keys: str) -> Tree:
     return node if isinstance(node, dict) else {}
 
 
+KINDS = {dict: "a table", list: "a list", str: "text", int: "a number"}
+
+
+def wrong_kind(tree: Tree, keys: t.Sequence[str], kind: type) -> tuple[str, t.Any, str] | None:
+    """(dotted key, value, what was expected) where something else than tables leads to `keys`, or than `kind` is there; "*" is each key."""
+    node: t.Any = tree
+    for index, key in enumerate(keys):
+        if key == "*":
+            found = (wrong_kind(node, [name, *keys[index + 1 :]], kind) for name in node)
+            name, value, expected = next(filter(None, found), ("", None, ""))
+            return (".".join([*keys[:index], name]), value, expected) if expected else None
+        if key not in node:
+            return None
+        node, needed = node[key], kind if index == len(keys) - 1 else dict
+        if not isinstance(node, needed) or (needed is int and isinstance(node, bool)):
+            return ".".join(keys[: index + 1]), node, KINDS[needed]
+    return None
+
+
 def put(tree: Tree, value: t.Any, *keys: str) -> None:
     """Set the value at a path, making tables on the way."""
     for key in keys[:-1]:

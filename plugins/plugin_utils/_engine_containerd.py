@@ -14,7 +14,20 @@ import copy
 import typing as t
 from pathlib import PurePosixPath
 
-from ._engine_common import RUNTIME, EngineAnswer, HostFile, NewFile, Wanted, deep, differences, is_runtime, model_of, put, table
+from ._engine_common import (
+    RUNTIME,
+    EngineAnswer,
+    HostFile,
+    NewFile,
+    Wanted,
+    deep,
+    differences,
+    is_runtime,
+    model_of,
+    put,
+    table,
+    wrong_kind,
+)
 from ._engine_text import BrokenText, Tree, dump_toml, edit_toml, parse_toml
 from ._versions import key as version_key
 
@@ -79,6 +92,10 @@ def read(answer: EngineAnswer, files: t.Mapping[str, HostFile], version: str | N
         except BrokenText as error:
             answer.broken(path, error)
             return None
+        wrong = next(filter(None, (wrong_kind(trees[path], keys, kind) for keys, kind in _shape())), None)
+        if wrong and path != DROP_IN:  # ours is written anew, whatever is in it
+            answer.misshapen(path, *wrong)
+            return None
     tree = trees.get(root, {})
     schema = tree.get("version", 1) if tree else (3 if version and version_key(version) >= version_key(SCHEMA_3_FROM) else 2)
     imports = tree.get("imports", [])
@@ -102,6 +119,14 @@ def read(answer: EngineAnswer, files: t.Mapping[str, HostFile], version: str | N
         if _position(path, imports) < len(imports):
             base = overlay(base, trees[path], merges(version))
     return Config(schema, tree, base, trees.get(DROP_IN, {}), any(_matches(DROP_IN, pattern) for pattern in imports))
+
+
+def _shape() -> t.Iterator[tuple[tuple[str, ...], type]]:
+    """What is read or written here, and what it must be."""
+    yield from [(("version",), int), (("imports",), list), (("disabled_plugins",), list)]
+    for plugin in PLUGINS.values():
+        yield ("plugins", plugin, "containerd", "default_runtime_name"), str
+        yield ("plugins", plugin, "containerd", "runtimes", "*", "options"), dict
 
 
 def _position(path: str, imports: t.Sequence[str]) -> int:

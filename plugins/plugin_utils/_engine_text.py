@@ -37,6 +37,10 @@ def parse_json(text: str) -> Tree:
         raise BrokenText(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError as error:
         raise BrokenText("line 1: nested too deeply") from error
+    except BrokenText:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise BrokenText(f"line 1: {error}") from error
     if not isinstance(tree, dict):
         raise BrokenText(f"line 1: expected an object, found {type(tree).__name__}")
     return tree
@@ -52,6 +56,8 @@ def parse_toml(text: str) -> Tree:
         raise BrokenText(f"{where}: {reason}") from error
     except RecursionError as error:
         raise BrokenText("line 1: nested too deeply") from error
+    except ValueError as error:  # a number of thousands of digits, a date that there is not
+        raise BrokenText(f"line 1: {error}") from error
 
 
 def dump_json(tree: Tree, like: str = "") -> str:

@@ -75,12 +75,26 @@ def plan_engine(engine: str, facts: t.Mapping[str, t.Any], wanted: Wanted, info:
         return plan
     if engine == "docker":
         _docker_need(plan, facts, wanted, files[0])
+        if plan.need == "unknown":
+            _no_answer(answer)
     elif answer.files:
         plan.need, plan.why = "restart", "its files change"
     elif _older_than_files(engine, facts, info) and _configured(engine, files, wanted):
         plan.need, plan.why = "restart", "it was started before its files were changed"
     plan.disruption = _disruption(plan, facts, info)
     return plan
+
+
+def _no_answer(answer: EngineAnswer) -> None:
+    answer.find(
+        "no_answer",
+        "warn",
+        "Docker is active and does not answer on /run/docker.sock: whether it runs with what its file says is not known, and it is not"
+        " told to reload or restart.",
+        found="no answer",
+        needed="a daemon that answers docker info",
+        fix="Look at journalctl -u docker, restart Docker if it hangs, then run again. If it listens elsewhere only, reload it by hand.",
+    )
 
 
 def switched(info: t.Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -81,6 +81,7 @@ def _packages(case: Case) -> t.Iterator[Finding]:
     packages = case.facts.get("packages") or {}
     record = (case.facts.get("state_files") or {}).get("driver") or {}
     healed = {*record.get("packages", ()), *record.get("pending", ())} if case.cures_driver else set()
+    healed |= set((case.stack.get("container_toolkit") or {}).get("heals") or ())
     for name in packages.get("broken") or ():
         yield finding(
             "host.packages_broken",

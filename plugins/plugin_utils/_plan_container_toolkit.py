@@ -20,7 +20,7 @@ from ._plan_container_absent import plan_absent
 from ._toolkit_cdi import plan_cdi
 from ._toolkit_engines import chosen_engines, plan_engines
 from ._toolkit_input import Draft, Settings, parse
-from ._toolkit_packages import plan_packages, target_version
+from ._toolkit_packages import interrupted, plan_packages, target_version
 from ._toolkit_units import plan_units
 from ._versions import key as version_key
 
@@ -42,6 +42,8 @@ def plan(desired: Info, facts: Info, matrix: Matrix, context: Context) -> Plan:
     engines = chosen_engines(draft, settings, info)
     older = _older_readers(settings, facts, info, matrix, version, engines)
     draft.plan.details["stack"] = {"container_toolkit": _target(settings, version, engines, older)}
+    if settings.packages:
+        draft.plan.details["stack"]["container_toolkit"]["heals"] = interrupted(facts, info)
     plan_packages(draft, settings, facts, info, version)
     _config(draft, settings, info)
     plan_engines(draft, settings, info, engines)

@@ -200,7 +200,7 @@ def _driver_packages(given: Input) -> None:
 
 
 def _text(value: t.Any, pattern: re.Pattern[str]) -> bool:
-    return isinstance(value, str) and bool(pattern.match(value))
+    return isinstance(value, str) and bool(pattern.fullmatch(value))
 
 
 def _positive(value: t.Any) -> int | None:

@@ -58,6 +58,8 @@ LISTS: dict[str, list[str] | None] = {
     "nvidia-container-runtime.modes.cdi.annotation-prefixes": ["cdi.k8s.io/"],
 }
 DEFAULTS: dict[str, t.Any] = {**BOOLEANS, **TEXTS, **LISTS}
+MODE = "nvidia-container-runtime.mode"
+MODES = ("auto", "cdi", "jit-cdi", "legacy", "csv")
 MISTAKES = {
     "nvidia-container-cli.devices": "no such key; devices come from the request",
     "nvidia-container-cli.env": "nvidia-container-cli.environment",
@@ -85,6 +87,9 @@ def check(settings: t.Mapping[str, t.Any]) -> list[WrongSetting]:
             wrong.append(WrongSetting(key, value, "a list of texts without a colon", None))
         elif key in TEXTS and not isinstance(value, str):
             wrong.append(WrongSetting(key, value, "text", None))
+        elif key == MODE and value not in MODES:  # the runtime would refuse to start any container
+            close = difflib.get_close_matches(value, MODES, n=1)
+            wrong.append(WrongSetting(key, value, f"one of {', '.join(MODES)}", close[0] if close else None))
     return wrong
 
 

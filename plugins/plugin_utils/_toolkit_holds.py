@@ -53,7 +53,8 @@ def plan_holds(draft: Draft, settings: Settings, facts: Info, info: Info, manage
     if held != wanted or (packages and settings.hold) or stale:
         draft.change("hold", ", ".join(NAMES), sorted(held), sorted(wanted), "hold the set together" if settings.hold else "lift our holds")
         if text is None:
-            draft.plan.details["holds"] = {"hold": sorted(wanted - held), "lift": sorted(held - wanted)}
+            left = held - ours if packages else held  # ours are lifted before the packages move
+            draft.plan.details["holds"] = {"hold": sorted(wanted - left), "lift": sorted(left - wanted)}
         else:
             draft.plan.details["locks"] = {"path": lock_list["path"], "text": text}
     if packages:

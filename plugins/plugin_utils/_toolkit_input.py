@@ -18,7 +18,7 @@ ENGINES = ("docker", "containerd", "crio", "podman")
 CHOICES: dict[str, tuple[str, ...]] = {
     "state": ("present", "absent"),
     "default_runtime": ("keep", "nvidia", "engine"),
-    "mode": ("", "auto", "cdi", "jit-cdi", "legacy", "csv"),
+    "mode": ("", *_toolkit_config.MODES),
 }
 BOOLEANS = ("packages", "hold", "allow_downgrade", "cdi", "cdi_remove_duplicates", "no_cgroups", "boot_order")
 TEXTS = {
@@ -95,7 +95,9 @@ def _read(key: str, value: t.Any) -> tuple[str, str | None, t.Any]:
     if key in TEXTS:
         pattern, expected = TEXTS[key]
         found = re.search(r"\d+\.\d+\.\d+", str(value)) if key == "version" else None
-        return ("", None, value) if isinstance(value, str) and pattern.match(value) else (expected, found and found.group(), None)
+        # To the end: `$` alone lets a line end through (YAML's `|` adds one), and one in a package source stops apt altogether.
+        whole = isinstance(value, str) and pattern.fullmatch(value)
+        return ("", None, value) if whole else (expected, found.group() if found else _stripped(value, pattern), None)
     if key == "engines":
         good = isinstance(value, (list, tuple)) and all(item in ENGINES for item in value)
         bad = next((item for item in value if item not in ENGINES), None) if isinstance(value, (list, tuple)) else value
@@ -106,12 +108,17 @@ def _read(key: str, value: t.Any) -> tuple[str, str | None, t.Any]:
         )
     if key == "rootless_users":
         good = isinstance(value, (list, tuple)) and all(
-            isinstance(item, str) and re.match(r"^[A-Za-z_][A-Za-z0-9_.-]*$", item) for item in value
+            isinstance(item, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", item) for item in value
         )
         return ("", None, tuple(dict.fromkeys(value))) if good else ("a list of user names", None, None)
     if key == "config":
         return ("", None, dict(value)) if isinstance(value, t.Mapping) else ("a map of dotted keys to values", None, None)
     return "a setting of this role", _near(key, Settings.__dataclass_fields__), None
+
+
+def _stripped(value: t.Any, pattern: re.Pattern[str]) -> str | None:
+    bare = value.strip() if isinstance(value, str) else ""
+    return bare if bare and pattern.fullmatch(bare) else None
 
 
 def _near(value: t.Any, choices: t.Iterable[str]) -> str | None:

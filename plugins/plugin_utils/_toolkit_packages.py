@@ -20,6 +20,7 @@ APT_KEY = _paths.TOOLKIT_APT_KEY
 APT_SOURCE, DNF_SOURCE = _paths.TOOLKIT_APT_SOURCE, _paths.TOOLKIT_DNF_SOURCE
 OWNED = (APT_SOURCE, DNF_SOURCE)
 BASE_URL = "https://nvidia.github.io/libnvidia-container"
+_ARMOUR = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 _URL = re.compile(r"libnvidia-container|nvidia-docker|nvidia-container-runtime", re.IGNORECASE)
 
 Info = t.Mapping[str, t.Any]
@@ -58,7 +59,8 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
     installed = {name: _upstream(found) for name, found in installed_set(facts).items() if name in NAMES}
     wanted = dict.fromkeys(NAMES, version)
     revision = settings.version.partition("-")[2] or "1"
-    if installed == wanted:
+    broken = interrupted(facts, info)
+    if installed == wanted and not broken:
         return
     older = sorted(name for name, found in installed.items() if version_key(found) > version_key(version))
     if older and not settings.allow_downgrade:
@@ -77,7 +79,8 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
         ", ".join(NAMES),
         before,
         wanted,
-        f"the four packages of the container toolkit go to {version}" if installed else f"install container toolkit {version}",
+        (f"the four packages of the container toolkit go to {version}" if installed else f"install container toolkit {version}")
+        + (f"; an earlier transaction broke off at {', '.join(broken)}" if broken else ""),
         reload_class(info),
     )
     draft.plan.details["packages"] = {
@@ -85,7 +88,13 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
         "revision": revision,
         "names": list(NAMES),
         "previous": installed,
+        "interrupted": broken,
     }
+
+
+def interrupted(facts: Info, info: Info) -> list[str]:
+    """Packages of the set that a killed transaction left half done: in dpkg's status file, or still in its journal."""
+    return sorted(set(NAMES) & {*((facts.get("packages") or {}).get("broken") or ()), *(info.get("dpkg_journal") or ())})
 
 
 def _superseded(draft: Draft, facts: Info, info: Info) -> None:
@@ -113,15 +122,22 @@ def _source(draft: Draft, settings: Settings, info: Info, manager: str, facts: I
         )
         draft.plan.details["source"] = {"path": path, "text": text}
     if manager == "apt":
-        key = owned.get(APT_KEY)
-        if settings.repository_key and (key or {}).get("text", "").strip() != settings.repository_key.strip():
-            draft.change("key", APT_KEY, "different" if key else None, "as given", "the repository's key")
-            draft.plan.details["key"] = {"path": APT_KEY, "text": settings.repository_key.strip() + "\n", "url": ""}
-        elif not settings.repository_key and key is None:
-            url = settings.repository_key_url or _base(settings, manager).rsplit("/stable/", 1)[0] + "/gpgkey"
-            draft.change("key", APT_KEY, None, url, "the repository's key")
-            draft.plan.details["key"] = {"path": APT_KEY, "text": "", "url": url}
+        _apt_key(draft, settings, (owned.get(APT_KEY) or {}).get("text"), bool(owned.get(path) and "source" in draft.plan.details))
     _conflicts(draft, info)
+
+
+def _apt_key(draft: Draft, settings: Settings, there: str | None, moved: bool) -> None:
+    """A key that was given, or one that is fetched: where none is, where no key is in the file (a proxy's page of errors, a killed
+    run's empty file), and with another source, which may be signed by another key."""
+    before = None if there is None else "different" if _ARMOUR in there else "no key is in it"
+    if settings.repository_key:
+        if (there or "").strip() != settings.repository_key.strip():
+            draft.change("key", APT_KEY, before, "as given", "the repository's key")
+            draft.plan.details["key"] = {"path": APT_KEY, "text": settings.repository_key.strip() + "\n", "url": ""}
+    elif moved or _ARMOUR not in (there or ""):
+        url = settings.repository_key_url or _base(settings, "apt").rsplit("/stable/", 1)[0] + "/gpgkey"
+        draft.change("key", APT_KEY, before, url, f"the repository's key comes from {url}")
+        draft.plan.details["key"] = {"path": APT_KEY, "text": "", "url": url}
 
 
 def _conflicts(draft: Draft, info: Info) -> None:

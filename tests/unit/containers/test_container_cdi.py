@@ -126,3 +126,8 @@ def test_anything_can_be_in_a_file_that_somebody_wrote(text: str) -> None:
 def test_a_bottomless_file() -> None:
     for path, text in (("/x.yaml", "kind: " + "[" * 5000), ("/x.json", "[" * 200000)):
         assert _cdi.parse(path, text).error
+
+
+@pytest.mark.parametrize("text", ["!!timestamp x", "!!bool x", "kind: !!int x"])
+def test_a_tag_that_its_value_does_not_fit_is_no_traceback(text: str) -> None:
+    assert _cdi.parse("/var/run/cdi/nvidia.yaml", text).error

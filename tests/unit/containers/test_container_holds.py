@@ -40,6 +40,13 @@ def test_a_move_lifts_our_locks_first_and_writes_those_of_the_new_version() -> N
     assert details["locks"]["text"] == THEIRS + OURS.replace("1.20.0", "1.20.1")
 
 
+def test_a_move_with_apt_holds_again_what_it_lifted_first() -> None:
+    details = plan(good(), version="1.20.1").details
+    assert details["lift_first"] == sorted(holds.NAMES)
+    assert details["holds"] == {"hold": sorted(holds.NAMES), "lift": []}
+    assert plan(good(), version="1.20.1", hold=False).details["holds"] == {"hold": [], "lift": []}, "they are lifted once"
+
+
 def test_a_lock_of_ours_that_its_package_has_left_is_written_anew() -> None:
     details = plan(dnf(good(), OURS.replace("libnvidia-container1-0:1.20.0", "libnvidia-container1-0:1.19.1"))).details
     assert sorted(details["locks"]["text"].splitlines()) == sorted(OURS.splitlines())

@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import os
 import pwd
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.gpufleet.inference.plugins.module_utils import _cdi_host as cdi_host
+from ansible_collections.gpufleet.inference.plugins.module_utils import _config_files as config_files
 from ansible_collections.gpufleet.inference.plugins.module_utils import _container_info as container_info
 from ansible_collections.gpufleet.inference.plugins.module_utils import _engines_host as engines_host
 
@@ -82,3 +84,39 @@ def test_a_capability_without_its_node(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(cdi_host, "_CAPABILITIES", (str(tmp_path / "gpu*/mig/gi*/access"), str(tmp_path / "gpu*/mig/gi*/ci*/access")))
     monkeypatch.setattr(cdi_host.os.path, "exists", lambda path: there)
     assert cdi_host._missing_caps() == (["/dev/nvidia-caps/nvidia-cap12"] if missing else [])
+
+
+def test_when_a_file_was_changed_is_not_what_its_mtime_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("version = 2\n")
+    os.utime(path, (4e9, 4e9))  # as an image or rsync -t brings it: a restart at every run otherwise
+    changed = config_files.read_config(str(path))["changed_at"]
+    assert changed is not None
+    assert changed <= time.time()
+    monkeypatch.setattr(config_files.time, "time", lambda: changed - 3600)
+    assert config_files.read_config(str(path))["changed_at"] is None, "the clock was put back"
+
+
+@pytest.mark.parametrize("option", ["--config-file=/etc/docker/site.json", "--config-file /etc/docker/site.json"])
+def test_docker_reads_the_file_that_its_unit_names(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    monkeypatch.setattr(engines_host, "_binary", lambda engine, unit: "/usr/bin/dockerd" if engine == "docker" else "")
+    monkeypatch.setattr(engines_host, "_version", lambda binary: "26.1.5")
+    command = f"{{ path=/usr/bin/dockerd ; argv[]=/usr/bin/dockerd -H fd:// {option} ; ignore_errors=no }}"
+    unit = {"ActiveState": "inactive", "ExecStart": command}
+    assert engines_host.read_engines({"docker.service": unit}, [])["docker"]["files"][0]["path"] == "/etc/docker/site.json"
+    assert engines_host.read_engines({}, [])["docker"]["files"][0]["path"] == "/etc/docker/daemon.json"
+
+
+def test_a_folder_that_is_a_link_to_the_other_is_no_second_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+    (tmp_path / "etc").symlink_to(tmp_path / "run")
+    monkeypatch.setattr(cdi_host, "FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "run")))
+    assert [spec["path"] for spec in cdi_host.read_cdi()["specs"]] == [str(tmp_path / "run/nvidia.yaml")], "the toolkit's own name for it"
+
+
+def test_the_journal_of_a_dpkg_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0000").write_text("Package: libnvidia-container1\nStatus: install ok half-installed\nDescription: x\n Package: no\n")
+    (tmp_path / "tmp.i").write_text("Package: never\n")
+    monkeypatch.setattr(container_info, "_DPKG_JOURNAL", str(tmp_path / "[0-9]*"))
+    assert container_info._dpkg_journal() == ["libnvidia-container1"]

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.inference.plugins.plugin_utils._toolkit_input 
 MATRIX = load_matrix()
 CONTEXT = Context(today=datetime.date(2026, 11, 30))
 UUID = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQIN\n-----END PGP PUBLIC KEY BLOCK-----\n"
 OK = {"state": "ok", "reason": "", "real": "", "changed_at": 1.0}
 
 
@@ -80,7 +81,7 @@ def good() -> dict[str, Any]:
     info["toolkit"]["record"] = {"schema": 1, "holds": sorted(packages.NAMES), "previous": {}}
     texts = {
         packages.APT_SOURCE: packages.source_text(Settings(), "apt", "x86_64"),
-        packages.APT_KEY: "key",
+        packages.APT_KEY: KEY,
         units.DROP_IN: units.drop_in_text(),
         units.DOCKER_UNIT: units.docker_unit_text(),
     }
@@ -253,6 +254,11 @@ def test_no_engine_is_no_reason_to_stop() -> None:
         ({"hold": "yes"}, "nvidia_container_toolkit_hold", None),
         ({"holds": True}, "nvidia_container_toolkit_holds", "hold"),
         ({"repository_url": "ftp://x"}, "nvidia_container_toolkit_repository_url", None),
+        ({"repository_url": "http://x/deb\n"}, "nvidia_container_toolkit_repository_url", "http://x/deb"),
+        ({"repository_key_url": " https://x/key"}, "nvidia_container_toolkit_repository_key_url", "https://x/key"),
+        ({"version": "1.20.0\n"}, "nvidia_container_toolkit_version", "1.20.0"),
+        ({"config": {"nvidia-container-runtime.mode": "cid"}}, "nvidia_container_toolkit_config[nvidia-container-runtime.mode]", "cdi"),
+        ({"rootless_users": ["alice\n"]}, "nvidia_container_toolkit_rootless_users", None),
         (
             {"config": {"nvidia-container-cli.env": []}},
             "nvidia_container_toolkit_config[nvidia-container-cli.env]",
@@ -512,3 +518,41 @@ def test_nodes_of_capabilities_are_made_where_that_is_possible(modprobe: bool) -
 def test_absent_takes_the_specification_away_with_what_wrote_it() -> None:
     assert "/var/run/cdi/nvidia.yaml" in plan(good(), state="absent").details["absent"]["files"]
     assert "/var/run/cdi/nvidia.yaml" not in plan(good(), state="absent", packages=False).details["absent"]["files"]
+
+
+@pytest.mark.parametrize("text", ["", "<html>log in first</html>"])
+def test_a_file_without_a_key_in_it_is_fetched_anew(text: str) -> None:
+    given = good()
+    given["container_info"]["owned"][packages.APT_KEY]["text"] = text
+    result = plan(given)
+    assert (ids(result), result.changes[0].before) == (["key"], "no key is in it")
+    assert result.details["key"]["url"] == "https://nvidia.github.io/libnvidia-container/gpgkey"
+    assert plan(given, repository_key=KEY).details["key"]["text"] == KEY
+
+
+def test_another_source_brings_its_own_key() -> None:
+    details = plan(good(), repository_url="http://mirror/libnvidia-container/stable/deb").details
+    assert details["key"]["url"] == "http://mirror/libnvidia-container/gpgkey"
+    assert "key" not in plan(good(), repository_key=KEY).details, "the same key was given"
+
+
+@pytest.mark.parametrize("where", ["status", "journal"])
+def test_a_transaction_that_was_killed_is_finished(where: str) -> None:
+    given = good()
+    given["packages"]["broken"] = ["libnvidia-container1", "linux-image"] if where == "status" else []
+    given["container_info"]["dpkg_journal"] = ["bash", "libnvidia-container1"] if where == "journal" else []
+    result = plan(given)
+    assert "packages" in ids(result), "also where the versions are right"
+    assert result.details["packages"]["interrupted"] == ["libnvidia-container1"], "of the set alone"
+    assert result.details["stack"]["container_toolkit"]["heals"] == ["libnvidia-container1"]
+    left = plan(given, packages=False)
+    assert "heals" not in left.details["stack"]["container_toolkit"], "who does not install does not heal"
+
+
+def test_a_docker_that_is_active_and_does_not_answer_is_said() -> None:
+    given = good()
+    engine = given["container_info"]["engines"]["docker"]
+    engine["running"] = None
+    assert [(f.id, f.severity) for f in plan(given).findings] == [("container_engine.no_answer", "warn")]
+    engine["unit"]["active"] = "inactive"
+    assert plan(given).findings == [], "one that is down has nothing to answer"

@@ -281,3 +281,37 @@ def test_a_writer_that_gets_it_wrong_is_caught(wrong: str, monkeypatch: pytest.M
     answer = plan({containerd.ROOT: V2}, "1.7.24")
     assert answer.files == []
     assert "the changed file would not" in answer.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("version = []", "version"),
+        ("version = true", "version"),
+        ("version = 2\ndisabled_plugins = 1", "disabled_plugins"),
+        ("version = 2\nplugins = 1", "plugins"),
+        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\ncontainerd = "x"', "plugins.io.containerd.grpc.v1.cri.containerd"),
+        ("[plugins.cri.containerd.runtimes]\nnvidia = 1", "plugins.cri.containerd.runtimes.nvidia"),
+        ("[plugins.cri.containerd.runtimes.runc]\noptions = []", "plugins.cri.containerd.runtimes.runc.options"),
+    ],
+)
+def test_a_key_of_the_wrong_kind_is_named_in_the_file_that_has_it(text: str, key: str) -> None:
+    for files in ({containerd.ROOT: text}, {containerd.ROOT: V2, "/etc/containerd/conf.d/10.toml": text}):
+        for present in (True, False):
+            answer = plan(files, "1.7.24", present=present)
+            assert [(f.id, f.found.partition(" is ")[0]) for f in answer.findings] == [
+                ("container_engine.config_misshapen", f"{[*files][-1]}: {key}")
+            ]
+            assert not answer.files
+
+
+def test_a_drop_in_of_ours_that_somebody_spoilt_is_written_anew() -> None:
+    files = {containerd.ROOT: V2, containerd.DROP_IN: "plugins = 1"}
+    assert containerd.DROP_IN in written(plan(files, "1.7.24"), files)
+
+
+@pytest.mark.parametrize("parse", [engine_text.parse_json, engine_text.parse_toml])
+def test_a_number_that_python_refuses_is_a_broken_text(parse: object) -> None:
+    digits = "1" * 6000
+    with pytest.raises(engine_text.BrokenText, match="line 1"):
+        parse({"parse_json": f'{{"a": {digits}}}', "parse_toml": f"a = {digits}"}[parse.__name__])

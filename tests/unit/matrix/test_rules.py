@@ -379,6 +379,14 @@ CASES = [
         driver("620.70.06"),
     ),
     Case(
+        "host.packages_broken",
+        "info",
+        info(over={"packages": {"broken": ["libnvidia-container1"]}}),
+        {"container_toolkit": {"version": "1.20.0", "heals": ["libnvidia-container1"]}},
+        GOOD,
+        {"container_toolkit": {"version": "1.20.0", "heals": []}},
+    ),
+    Case(
         "host.foreign_hold",
         "warn",
         info(over={"packages": {"holds": ["nvidia-open"]}}),
