@@ -32,14 +32,11 @@ from cuda_hosts import SHA256, host, ids, make, the
         ({"versions": ["12.8.1"], "packages_extra": ["cuda-drivers-580"]}, "packages_extra", None),
         ({"versions": ["12.8.1"], "package_timeout": 0}, "package_timeout", None),
         ({"versions": ["12.8.1"], "repository_url": "ftp//x"}, "repository_url", None),
-<<<<<<< HEAD
         ({"versions": ["12.8.1\n"]}, "versions", None),
         ({"versions": ["12.8.1"], "packages_extra": ["cuda-gdb-12-8\n"]}, "packages_extra", None),
         ({"versions": ["12.8.1"], "cudnn": {"1²": "9.20.0.48"}}, "cudnn", None),
-=======
         ({"versions": ["12.8.1"], "repository_url": "http://mirror/repos\n"}, "repository_url", None),
         ({"versions": ["12.8.1\n"]}, "versions", "12.8.2"),
->>>>>>> eyec
         ({"versions": ["12.8.1"], "hodl": True}, "hodl", "hold"),
     ],
 )
