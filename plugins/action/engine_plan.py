@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ..module_utils._nvml_args import NVML_ARGS
 from ..plugin_utils import _facts
 from ..plugin_utils._contracts import Finding
-from ..plugin_utils._engine_plan import plan
+from ..plugin_utils._engine_plan import WHOLE_NUMBERS, plan
 from ..plugin_utils._engine_plan_advice import WORKLOADS, advise
 from ..plugin_utils._engine_plan_check import compare
 from ..plugin_utils._engine_plan_input import choose_gpus, model_of
@@ -24,18 +24,6 @@ from ..plugin_utils._memory_weights import Parallel
 from ..plugin_utils._products import complete
 from ..plugin_utils._render import finding_text
 
-_INTS = (
-    "max_model_len",
-    "concurrency",
-    "tokens_per_request",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "kv_cache_bytes",
-    "block_size",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-)
 ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "model": {"type": "path"},
     "config": {"type": "dict"},
@@ -44,7 +32,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "version": {"type": "str", "required": True},
     "gpus": {"type": "list", "elements": "str", "default": []},
     "count_used": {"type": "bool", "default": True},
-    **{name: {"type": "int"} for name in _INTS},
+    **{name: {"type": "int"} for name in WHOLE_NUMBERS},
     "memory_fraction": {"type": "float"},
     "kv_cache_dtype": {"type": "str", "default": "auto"},
     "expert_parallel": {"type": "bool", "default": False},
@@ -62,7 +50,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     **NVML_ARGS,
 }
 _WISH = (
-    *_INTS,
+    *WHOLE_NUMBERS,
     "engine",
     "version",
     "memory_fraction",

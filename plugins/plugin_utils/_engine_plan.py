@@ -54,6 +54,19 @@ def plan(model: ModelShape, gpus: list[Gpu], wish: Wish, constants: Constants) -
 Answer = tuple[Parallel, Settings, Estimate]
 
 
+WHOLE_NUMBERS = (
+    "max_model_len",
+    "concurrency",
+    "tokens_per_request",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "kv_cache_bytes",
+    "block_size",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+)
+"""Wishes that are whole numbers; the options of action engine_plan by the same names."""
 _COMFORT = 2.0
 """Requests of full length for one copy, where nobody says how many there will be."""
 
@@ -109,19 +122,7 @@ def _wish_problems(model: ModelShape, gpus: list[Gpu], wish: Wish) -> list[Findi
     fraction = wish.memory_fraction
     if fraction is not None and not 0 < fraction <= 1:
         out.append(bad_variable("engine", "memory_fraction", str(fraction), "a number above 0 and at most 1", "0.9", SOURCE))
-    for name in (
-        "max_model_len",
-        "concurrency",
-        "tokens_per_request",
-        "max_num_seqs",
-        "max_num_batched_tokens",
-        "kv_cache_bytes",
-        "block_size",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "data_parallel",
-        "nodes",
-    ):
+    for name in (*WHOLE_NUMBERS, "nodes"):
         value = getattr(wish, name)
         if value is not None and (isinstance(value, bool) or value < 1):
             out.append(bad_variable("engine", name, str(value), "a whole number above 0", "1", SOURCE))
