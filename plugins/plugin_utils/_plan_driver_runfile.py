@@ -29,7 +29,8 @@ def runfile_part(settings: Settings, target: Target, host: HostDriver, matrix: M
     part = Part(source="docs/driver_runfile.md")
     broken(part, host)
     why = _why(settings, target, host)
-    unit = _unit_wanted(settings, host, bool(why))
+    wanted = _unit_wanted(settings, host, bool(why))
+    unit = wanted and not host.unit(PERSISTENCED)
     if why:
         foreign(part, settings, target, host)
         downgrade(part, settings, target, host)
@@ -40,7 +41,7 @@ def runfile_part(settings: Settings, target: Target, host: HostDriver, matrix: M
         after = {"version": target.version, "kernel_modules": target.kernel_modules}
         before = {"version": host.version, "kernel_modules": host.kernel_modules} if host.version else None
         part.change("runfile", url, before, after, why, _disruption(host))
-        part.details["runfile"] = _request(settings, target, url, given, unit)
+        part.details["runfile"] = _request(settings, target, url, given, wanted)
         if host.origin == "package":
             part.details["runfile_replaces"] = sorted(name for name in host.packages if host.is_installed(name))
     elif unit:
@@ -112,8 +113,13 @@ def _disruption(host: HostDriver) -> Disruption:
 
 
 def _unit_wanted(settings: Settings, host: HostDriver, moving: bool) -> bool:
+    """Whether there is to be one.
+
+    With a new driver only the host sees whether somebody else's file is there: systemd still knows the unit of a package that is gone, as
+    long as its daemon runs.
+    """
     ours = moving or bool(host.record_runfile)
-    return ours and settings.persistenced and settings.install_kernel_modules and bool(host.gpus) and not host.unit(PERSISTENCED)
+    return ours and settings.persistenced and settings.install_kernel_modules and bool(host.gpus)
 
 
 def _fabric_manager(part: Part, settings: Settings, target: Target, host: HostDriver) -> None:

@@ -250,6 +250,12 @@ def test_the_fabric_manager_comes_from_elsewhere() -> None:
     assert not there.findings
 
 
+def test_a_new_driver_gets_the_unit_though_systemd_still_knows_one_whose_package_is_gone() -> None:
+    plan = planned(facts({"units": {"nvidia-persistenced.service": UNIT}}))
+    assert plan.details["runfile"]["persistenced_unit"] is True
+    assert "driver.persistenced_unit" not in ids(plan)
+
+
 def test_the_persistence_daemons_unit_is_ours_where_there_is_none() -> None:
     host = facts(by_runfile())
     del host["units"]["nvidia-persistenced.service"]
