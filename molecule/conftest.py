@@ -16,6 +16,15 @@ sys.path.insert(0, str(ROOT / "tests/lab"))
 from labtool import actions  # noqa: E402
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A file of tests that names its HOSTS is about these alone. (--hosts, by which molecule names all, goes before testinfra_hosts.)"""
+    hosts = {item: getattr(getattr(item, "module", None), "HOSTS", None) for item in items}
+    others = [item for item in items if hosts[item] and not item.name.rstrip("]").endswith(tuple(f"/{name}" for name in hosts[item]))]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
+
+
 @pytest.fixture
 def host_tasks(host: Any) -> dict[str, int]:
     """Counts of the run before this verify (the idempotence run) on this host: total, ok, changed, skipped, failed."""

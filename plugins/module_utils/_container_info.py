@@ -41,7 +41,7 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
         "toolkit": {
             "ctk": _ctk_version(),
             "config": read_config("/etc/nvidia-container-runtime/config.toml"),
-            "units": {name: _unit(units[name]) for name in REFRESH if name in units},
+            "units": {name: _unit(units[name]) for name in REFRESH if name in units and _on_disk(units[name])},
             "record": _json(CONTAINER_RECORD),
         },
         "sources": _sources(),
@@ -50,6 +50,11 @@ def collect(rootless_users: t.Sequence[str] = ()) -> dict[str, t.Any]:
         "old_keys": _old_keys(),
         "owned": {path: _owned(path) for path in CONTAINER_FILES},
     }
+
+
+def _on_disk(unit: t.Mapping[str, str]) -> bool:
+    """systemd knows a unit until its next reload, though the package that brought it has taken the file along."""
+    return os.path.exists(unit.get("FragmentPath") or "")
 
 
 def _unit(unit: t.Mapping[str, str]) -> dict[str, t.Any]:

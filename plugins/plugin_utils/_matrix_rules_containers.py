@@ -148,7 +148,7 @@ def _state(case: Case) -> t.Iterator[Finding]:
     if len(set(ours.values())) > 1:
         yield finding(
             "container_toolkit.packages_differ",
-            "warn" if case.container_toolkit_asked else "block",
+            "warn" if case.container_toolkit_asked or (case.stack.get("container_toolkit") or {}).get("removes") else "block",
             row=case.matrix.rows.get("rule.toolkit.packages"),
             found=", ".join(f"{name} {version}" for name, version in sorted(ours.items())),
             needed="one version of all four packages",

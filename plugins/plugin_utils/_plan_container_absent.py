@@ -12,9 +12,9 @@ from . import _cdi, _toolkit_units
 from ._engine_common import Wanted
 from ._engines import DAEMONS, plan_engine, switched
 from ._toolkit_engines import rootless_plans
-from ._toolkit_holds import NAMES, RECORD, foreign_holds
+from ._toolkit_holds import NAMES, RECORD, foreign_holds, lifted
 from ._toolkit_input import Draft, Settings
-from ._toolkit_packages import APT_KEY, OWNED, reload_class
+from ._toolkit_packages import APT_KEY, OWNED, broke_off, interrupted, reload_class
 
 _UNITS = (_toolkit_units.OUR_UNIT, _toolkit_units.DOCKER_UNIT)
 
@@ -41,10 +41,14 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
     ours = (*OWNED, APT_KEY, _toolkit_units.TMPFILES, _toolkit_units.USER_UNIT, *units)
     for path in owned:
         draft.change("file", path, "present", None, f"{path} goes away", reload_class(info) if path in units else "none")
-    installed = sorted(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))
+    broken = interrupted(facts, info)
+    installed = sorted({*broken, *(set(NAMES) & set((facts.get("packages") or {}).get("set") or {}))})
     if settings.packages and installed:
         foreign_holds(draft, facts, info)
-        draft.change("packages", ", ".join(installed), "installed", None, "the container toolkit's packages go away", reload_class(info))
+        message = "the container toolkit's packages go away" + broke_off(broken)
+        draft.change("packages", ", ".join(installed), "installed", None, message, reload_class(info))
+        # Half a set, or one of two versions, is no obstacle to what takes it away.
+        draft.plan.details["stack"] = {"container_toolkit": {"removes": True, "heals": broken}}
     # Its hooks are programs of these packages: an engine would fail on them instead of saying that there is no such device.
     spec = [item["path"] for item in info["cdi"]["specs"] if item["path"] == _cdi.PATH]
     spec = spec if settings.packages and (installed or not info["toolkit"]["ctk"]) else []
@@ -54,11 +58,13 @@ def plan_absent(draft: Draft, settings: Settings, facts: Info, info: Info) -> No
     if owned or installed or record or spec:
         lift = sorted(set(record.get("holds") or ()) & set((facts.get("packages") or {}).get("holds") or ()))
         lock_list = info.get("versionlock") if (facts.get("packages") or {}).get("manager") == "dnf" else None
+        draft.plan.details["lifted"] = lifted(lift, lock_list)
         draft.plan.details["absent"] = {
             "files": [*(path for path in owned if path in ours), *([RECORD] if record else []), *spec],
             "lift": lift if lock_list is None else [],
             "locks": [{"path": lock_list["path"], "text": _dnf_locks.changed(lock_list["text"], lift, {})}] if lock_list and lift else [],
             "packages": installed if settings.packages else [],
+            "interrupted": installed if settings.packages and broken else [],
             "reload": bool(units),
             "units": [path.rpartition("/")[2] for path in units if path in _UNITS],
         }

@@ -37,7 +37,7 @@ def foreign_holds(draft: Draft, facts: Info, info: Info, names: t.Sequence[str] 
 
 
 def plan_holds(draft: Draft, settings: Settings, facts: Info, info: Info, manager: str) -> None:
-    """Hold the set, or lift what this role holds; details `holds` or `locks`, `lift_first`, `record`."""
+    """Hold the set, or lift what this role holds; details `holds` or `locks`, `lift_first`, `lifted`, `record`."""
     lock_list: t.Any = info.get("versionlock")
     if manager == "dnf" and lock_list is None:
         if settings.hold:
@@ -59,9 +59,18 @@ def plan_holds(draft: Draft, settings: Settings, facts: Info, info: Info, manage
             draft.plan.details["locks"] = {"path": lock_list["path"], "text": text}
     if packages:
         draft.plan.details["lift_first"] = sorted(held & ours)
+        draft.plan.details["lifted"] = lifted(held & ours, lock_list if manager == "dnf" else None)
         if text is not None and held & ours:
             draft.plan.details["locks_before"] = {"path": lock_list["path"], "text": _dnf_locks.changed(lock_list["text"], held & ours, {})}
     _record(draft, settings, info, held, wanted)
+
+
+def lifted(names: t.Iterable[str], lock_list: t.Any) -> dict[str, t.Any]:
+    """What to hold again where the transaction fails that they are lifted for."""
+    names = sorted(names)
+    if lock_list is None:
+        return {"holds": names}
+    return {"holds": [], **({"locks": {"path": lock_list["path"], "text": lock_list["text"]}} if names else {})}
 
 
 def _ours(info: Info) -> set[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import typing as t
 
@@ -80,7 +81,7 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
         before,
         wanted,
         (f"the four packages of the container toolkit go to {version}" if installed else f"install container toolkit {version}")
-        + (f"; an earlier transaction broke off at {', '.join(broken)}" if broken else ""),
+        + broke_off(broken),
         reload_class(info),
     )
     draft.plan.details["packages"] = {
@@ -95,6 +96,11 @@ def _versions(draft: Draft, settings: Settings, facts: Info, info: Info, version
 def interrupted(facts: Info, info: Info) -> list[str]:
     """Packages of the set that a killed transaction left half done: in dpkg's status file, or still in its journal."""
     return sorted(set(NAMES) & {*((facts.get("packages") or {}).get("broken") or ()), *(info.get("dpkg_journal") or ())})
+
+
+def broke_off(names: t.Sequence[str]) -> str:
+    """The end of a change's message."""
+    return f"; an earlier transaction broke off at {', '.join(names)}" if names else ""
 
 
 def _superseded(draft: Draft, facts: Info, info: Info) -> None:
@@ -128,7 +134,7 @@ def _source(draft: Draft, settings: Settings, info: Info, manager: str, facts: I
 
 def _apt_key(draft: Draft, settings: Settings, there: str | None, moved: bool) -> None:
     """A key that was given, or one that is fetched: where none is, where no key is in the file (a proxy's page of errors, a killed
-    run's empty file), and with another source, which may be signed by another key."""
+    run's empty file), and with a source that says something else: another repository, or its key from elsewhere."""
     before = None if there is None else "different" if _ARMOUR in there else "no key is in it"
     if settings.repository_key:
         if (there or "").strip() != settings.repository_key.strip():
@@ -173,12 +179,19 @@ def source_text(settings: Settings, manager: str, machine: str) -> str:
     base = _base(settings, manager)
     if manager == "apt":
         arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
-        return f"X-Managed-By: gpufleet.inference\nTypes: deb\nURIs: {base}/{arch}\nSuites: /\nSigned-By: {APT_KEY}\n"
+        return f"X-Managed-By: gpufleet.inference\nTypes: deb\nURIs: {base}/{arch}\nSuites: /\nSigned-By: {APT_KEY}\n" + _key_from(settings)
     key = settings.repository_key_url or base.rsplit("/stable/", 1)[0] + "/gpgkey"
     return (
         "# gpufleet.inference\n[gpufleet-container-toolkit]\nname=NVIDIA Container Toolkit\n"
         f"baseurl={base}/$basearch\nenabled=1\ngpgcheck=0\nrepo_gpgcheck=1\ngpgkey={key}\n"
     )
+
+
+def _key_from(settings: Settings) -> str:
+    """A field that apt does not know: where the key of this source is from, so that another origin is a difference. Nothing stands for the
+    place beside the repository. The hash, because the file is readable for everybody and a URL may carry a password."""
+    origin = "variable" if settings.repository_key else settings.repository_key_url
+    return f"X-Key-From: {hashlib.sha256(origin.encode()).hexdigest()[:16]}\n" if origin else ""
 
 
 def disabled_source(path: str, text: str) -> str:

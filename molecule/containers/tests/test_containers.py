@@ -9,6 +9,7 @@ import pytest
 import tomllib
 import yaml
 
+HOSTS = ("d13", "d12")
 SET = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
 
 
@@ -19,7 +20,7 @@ def _root(host: Any) -> Any:
 
 
 def new(host: Any) -> bool:
-    return bool(host.check_output("hostname") == "d13")
+    return bool(host.backend.get_pytest_id().endswith("/d13"))
 
 
 def refresh(host: Any) -> str:

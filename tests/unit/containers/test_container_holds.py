@@ -47,6 +47,22 @@ def test_a_move_with_apt_holds_again_what_it_lifted_first() -> None:
     assert plan(good(), version="1.20.1", hold=False).details["holds"] == {"hold": [], "lift": []}, "they are lifted once"
 
 
+def test_what_was_lifted_is_known_for_a_transaction_that_fails() -> None:
+    assert plan(good(), version="1.20.1").details["lifted"] == {"holds": sorted(holds.NAMES)}
+    assert plan(good(), state="absent").details["lifted"] == {"holds": sorted(holds.NAMES)}
+    locks = {"path": LIST, "text": THEIRS + OURS}
+    assert plan(dnf(good(), THEIRS + OURS), version="1.20.1").details["lifted"] == {"holds": [], "locks": locks}
+    assert plan(dnf(good(), THEIRS + OURS), state="absent").details["lifted"] == {"holds": [], "locks": locks}
+
+
+def test_what_was_not_lifted_is_not_put_back() -> None:
+    given = good()
+    given["packages"]["holds"] = ["libnvidia-container1"]
+    given["container_info"]["toolkit"]["record"]["holds"] = []
+    assert plan(given, version="1.20.1").details["lifted"] == {"holds": []}, "it is somebody else's"
+    assert plan(dnf(facts(), THEIRS)).details["lifted"] == {"holds": []}, "their list is not written for nothing"
+
+
 def test_a_lock_of_ours_that_its_package_has_left_is_written_anew() -> None:
     details = plan(dnf(good(), OURS.replace("libnvidia-container1-0:1.20.0", "libnvidia-container1-0:1.19.1"))).details
     assert sorted(details["locks"]["text"].splitlines()) == sorted(OURS.splitlines())

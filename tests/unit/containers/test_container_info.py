@@ -37,6 +37,15 @@ def test_the_key_is_found_by_what_is_in_a_file(tmp_path: Path, monkeypatch: pyte
     assert [Path(path).name for path in container_info._old_keys() if str(tmp_path) in path] == (["whatever.gpg"] if found else [])
 
 
+def test_a_unit_that_only_systemd_remembers_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toolkit's own unit after a move below 1.18; the planner chose it, and its own did not come."""
+    (tmp_path / "there.service").touch()
+    paths = {"nvidia-cdi-refresh.service": "gone.service", "gpufleet-docker-cdi.service": "there.service"}
+    shown = {name: {"Id": name, "LoadState": "loaded", "FragmentPath": str(tmp_path / path)} for name, path in paths.items()}
+    monkeypatch.setattr(container_info, "show_units", lambda names: shown)
+    assert list(container_info.collect()["toolkit"]["units"]) == ["gpufleet-docker-cdi.service"]
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     uid = os.getuid()

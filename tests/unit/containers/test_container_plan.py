@@ -346,6 +346,25 @@ def test_absent_leaves_nothing_of_ours() -> None:
     assert result.details["engines"] == [{"engine": "docker", "user": ""}]
 
 
+@pytest.mark.parametrize("where", ["status", "journal"])
+def test_absent_takes_half_installed_packages_out(where: str) -> None:
+    given = good()
+    given["packages"]["broken"] = ["libnvidia-container1", "linux-image"] if where == "status" else []
+    given["container_info"]["dpkg_journal"] = ["bash", "libnvidia-container1"] if where == "journal" else []
+    if where == "journal":  # the status file does not know it yet
+        del given["packages"]["set"]["libnvidia-container1"]
+    result = plan(given, state="absent")
+    assert result.details["absent"]["interrupted"] == sorted(packages.NAMES), "dpkg removes no package that others of the set need"
+    assert result.details["absent"]["packages"] == sorted(packages.NAMES)
+    assert result.details["stack"]["container_toolkit"] == {"removes": True, "heals": ["libnvidia-container1"]}
+    left = plan(given, state="absent", packages=False)
+    assert (left.details["absent"]["interrupted"], left.details.get("stack")) == ([], None)
+
+
+def test_absent_leaves_dpkg_alone_where_nothing_broke_off() -> None:
+    assert plan(good(), state="absent").details["absent"]["interrupted"] == []
+
+
 def test_absent_respects_a_foreign_hold() -> None:
     given = good()
     given["container_info"]["toolkit"]["record"] = None
@@ -534,6 +553,33 @@ def test_another_source_brings_its_own_key() -> None:
     details = plan(good(), repository_url="http://mirror/libnvidia-container/stable/deb").details
     assert details["key"]["url"] == "http://mirror/libnvidia-container/gpgkey"
     assert "key" not in plan(good(), repository_key=KEY).details, "the same key was given"
+
+
+DEFAULT_KEY = "https://nvidia.github.io/libnvidia-container/gpgkey"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fetched"),
+    [
+        ({}, {"repository_key_url": "https://a/key"}, "https://a/key"),
+        ({"repository_key_url": "https://a/key"}, {"repository_key_url": "https://b/key"}, "https://b/key"),
+        ({"repository_key_url": "https://a/key"}, {}, DEFAULT_KEY),
+        ({"repository_key": KEY}, {"repository_key_url": "https://a/key"}, "https://a/key"),
+        ({"repository_key": KEY}, {}, DEFAULT_KEY),
+        ({"repository_key_url": "https://a/key"}, {"repository_key_url": "https://a/key"}, None),
+        ({"repository_key": KEY}, {"repository_key": KEY}, None),
+    ],
+)
+def test_a_key_from_elsewhere_is_fetched_though_there_is_one(before: dict[str, Any], after: dict[str, Any], fetched: str | None) -> None:
+    given = good()
+    given["container_info"]["owned"][packages.APT_SOURCE]["text"] = packages.source_text(Settings(**before), "apt", "x86_64")
+    result = plan(given, **after)
+    assert ids(result) == (["key", "source"] if fetched else [])
+    assert (result.details.get("key") or {}).get("url") == fetched
+
+
+def test_a_password_in_the_keys_url_is_not_in_the_readable_source() -> None:
+    assert "secret" not in packages.source_text(Settings(repository_key_url="https://me:secret@a/key"), "apt", "x86_64")
 
 
 @pytest.mark.parametrize("where", ["status", "journal"])

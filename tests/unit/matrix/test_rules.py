@@ -533,6 +533,14 @@ CASES = [
         with_toolkit(),
         {},
     ),
+    Case(  # what takes them away may do so
+        "container_toolkit.packages_differ",
+        "warn",
+        with_toolkit(packages={"nvidia-container-toolkit": "1.20.0-1", "libnvidia-container1": "1.19.1-1"}),
+        {"container_toolkit": {"removes": True}},
+        with_toolkit(),
+        {"container_toolkit": {"removes": True}},
+    ),
     Case("container_toolkit.cdi_duplicate", "warn", with_toolkit(cdi=2), {}, with_toolkit(cdi=1), {}),
     Case(  # in one folder they cancel each other out
         "container_toolkit.cdi_duplicate",

@@ -9,6 +9,7 @@ import pytest
 import tomllib
 import yaml
 
+HOSTS = ("c1", "c2", "rl")
 SOCKET = "DOCKER_HOST=unix:///run/user/1001/docker.sock"
 
 
@@ -32,7 +33,7 @@ def only(host: Any, *names: str) -> None:
 
 
 def name(host: Any) -> str:
-    return str(host.check_output("hostname"))
+    return str(host.backend.get_pytest_id().rpartition("/")[2])
 
 
 # The first test: later ones ask the engines.
