@@ -190,6 +190,7 @@ from ..module_utils._package_answers import PackageError
 from ..module_utils._package_failure import UNFINISHED, failure
 from ..module_utils._package_manager import package_manager
 from ..module_utils._repository_args import REPOSITORY_OPTIONS
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -218,6 +219,7 @@ def main() -> None:
     try:
         if os.geteuid() != 0:
             raise PackageError("failed", "packages are changed by root only; run the task with become: true")
+        check_seconds(module.params, "transaction_timeout", "lock_timeout")
         done = _run(module)
     except HostError as exc:
         builds = failed_builds() if getattr(exc, "reason", "") == "dpkg_failed" else ""
