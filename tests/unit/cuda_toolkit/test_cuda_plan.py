@@ -181,6 +181,15 @@ def test_a_compiler_of_another_toolkit_is_a_finding() -> None:
     assert the(make({"versions": ["12.8.1"]}, facts), "cuda.nvcc_missing").severity == "warn"
 
 
+@pytest.mark.parametrize("name", ["cuda.json", "driver.json"])
+@pytest.mark.parametrize("wanted", [{"versions": ["12.8.1"]}, {"state": "absent"}])
+def test_a_record_that_cannot_be_read_stops_the_check(wanted: dict[str, Any], name: str) -> None:
+    path = f"/var/lib/gpufleet/{name}"
+    result = make(wanted, host(state_files={"errors": {path: f"{path} is not valid JSON"}}))
+    assert the(result, "cuda.state_unreadable").subject == path
+    assert result.changes == []
+
+
 def test_the_repositorys_key_is_the_one_that_the_site_expects() -> None:
     mirror = {"versions": ["12.8.1"], "repository_url": "http://mirror/repos"}
     assert make(mirror).details["packages"]["repository_key_fingerprint"] == ""

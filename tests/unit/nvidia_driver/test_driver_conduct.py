@@ -28,6 +28,18 @@ NOTED = {
 PREDICTED = ["driver.load", "driver.persistenced"]
 
 
+@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
+@pytest.mark.parametrize("name", ["driver.json", "cuda.json", "reboot_required.json"])
+def test_a_record_that_cannot_be_read_stops_the_check(state: str, name: str) -> None:
+    path = f"/var/lib/gpufleet/{name}"
+    broken = facts(with_driver(), {"state_files": {"driver": None, "errors": {path: f"{path} is not valid JSON"}}})
+    plan = planned(broken, state=state, branch=580)
+    finding = found(plan, "state_unreadable")
+    assert (finding.severity, finding.subject) == ("block", path)
+    assert "not valid JSON" in finding.message
+    assert (plan.changes, plan.details) == ([], {})
+
+
 def test_first_install_loads_without_a_reboot() -> None:
     plan = planned(facts(), branch=580)
     assert plan.details["load"] == ["nvidia", "nvidia-uvm"]
