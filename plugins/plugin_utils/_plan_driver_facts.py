@@ -92,6 +92,8 @@ class HostDriver:
         self.record_initramfs: dict[str, str] = _dict(record.get("initramfs"))
         self.rebooted_for: dict[str, str] = _dict(record.get("rebooted_for"))
         self.record_previous: dict[str, t.Any] = _dict(record.get("previous"))
+        self.previous_stream = str(_dict(self.record_previous.get("module_stream")).get("enabled") or "")
+        """MODULE:STREAM that was enabled before the last change of the driver; MODULE: for none, empty where it did not change."""
         self.rolled_back: dict[str, t.Any] = _dict(record.get("rolled_back"))
         cuda = _dict(_dict(facts.get("state_files")).get("cuda"))
         self.cuda_recorded = bool(cuda.get("packages") or cuda.get("pending") or cuda.get("repository"))
