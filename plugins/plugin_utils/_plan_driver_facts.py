@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..module_utils._driver_installed import MODULE_VERSION
+from ..module_utils._module_info import UNREAD
 from ._matrix_model import Matrix
 
 MODPROBE_CONF = "/etc/modprobe.d/gpufleet-nvidia.conf"
@@ -128,7 +128,7 @@ class HostDriver:
     def module_unknown(self) -> bool:
         """Whether modinfo gave no answer about the running kernel, and DKMS, where it has the module, says that it is installed there."""
         release = self.kernel.get("release")
-        if self.module_version or MODULE_VERSION not in self.unread or release in self.modules:
+        if self.module_version or UNREAD not in self.unread or release in self.modules:
             return False
         return not self.dkms or any(entry.get("kernel") == release and entry.get("state") == "installed" for entry in self.dkms)
 
