@@ -107,6 +107,20 @@ def test_dracut_leaves_nouveau_out_and_takes_it_back() -> None:
     assert (gone["initramfs"]["mark"], gone["initramfs"]["without_nouveau"]) == ({"5.14.0-1.x86_64": ""}, False)
 
 
+def test_a_debian_family_with_dracut_has_its_drop_in_and_its_tool() -> None:
+    """As Ubuntu 26.04 comes."""
+    kernel = {"installed": ["7.0.0-10-generic"], "initramfs_tool": "dracut"}
+    plan = planned(facts({"host": {"kernel": kernel}}), branch=580)
+    assert 'omit_drivers+=" nouveau "' in {entry["path"]: entry["content"] for entry in plan.details["files"]}[DRACUT]
+    initramfs = plan.details["initramfs"]
+    assert initramfs["command"] == ["dracut", "--force", "--regenerate-all"]
+    assert initramfs["listings"] == [["lsinitrd", "/boot/initrd.img-7.0.0-10-generic"]]
+    assert (initramfs["without_nouveau"], initramfs["must_have"]) == (True, "")
+    other = planned(facts({"host": {"kernel": {**kernel, "initramfs_tool": "initramfs-tools"}}}), branch=580)
+    assert DRACUT not in [entry["path"] for entry in other.details["files"]]
+    assert other.details["initramfs"]["command"][0] == "update-initramfs"
+
+
 def test_no_initramfs_where_there_is_no_kernel() -> None:
     assert "driver.initramfs" not in ids(planned(facts(), branch=580))
 
