@@ -73,6 +73,7 @@ def test_the_way_back_leads_to_the_stream_before(record: Path, before: str, reco
 
 def test_a_stream_that_the_change_did_not_touch_stays(record: Path) -> None:
     apt = upgraded(record, "595-open", "nvidia-driver:595-open")
+    assert "module_stream" not in json.loads(record.read_text())["previous"]
     roll_back(t.cast(t.Any, apt), True, False)
     assert enabled(record) == "595-open"
 
