@@ -164,7 +164,8 @@ def main() -> None:
 
 
 def _wait(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    check_seconds(options, "timeout", "request_timeout", least=0.1)
+    check_seconds(options, "timeout", least=0)  # 0: one look
+    check_seconds(options, "request_timeout", least=0.1)
     if not 1 <= options["max_tokens"] <= 4096:
         raise HostError(f"max_tokens is {options['max_tokens']}; expected 1 to 4096")
     try:
