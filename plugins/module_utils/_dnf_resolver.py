@@ -75,15 +75,11 @@ def _open_base(request: t.Any, system: bool, available: bool) -> t.Any:
             repo._repo.expire()  # as dnf makecache --refresh does
     base.fill_sack(load_system_repo=system, load_available_repos=available)
     if request.get("stream") and available:
+        import dnf.module.module_base  # type: ignore[import-not-found,unused-ignore]
+
         base.conf.module_stream_switch = True  # the planner has decided
-        _module_base(base).enable([request["stream"]])
+        dnf.module.module_base.ModuleBase(base).enable([request["stream"]])
     return base
-
-
-def _module_base(base: t.Any) -> t.Any:
-    import dnf.module.module_base  # type: ignore[import-not-found,unused-ignore]
-
-    return dnf.module.module_base.ModuleBase(base)
 
 
 def evr(package: t.Any) -> str:
@@ -170,13 +166,10 @@ def local(request: t.Any) -> t.Any:
 
 
 def remove(request: t.Any) -> t.Any:
-    """Packages, and with them the stream that was enabled for them."""
-    base = open_base(dict(request, stream=""), available=bool(request.get("stream")))
+    base = open_base(request, available=False)
     for name in request["names"]:
         for package in base.sack.query().installed().filter(name=name):
             base.package_remove(package)
-    if request.get("stream") and request.get("run"):
-        _module_base(base).reset([request["stream"].partition(":")[0]])
     return _carry_out(base, dict(request, erase=True))
 
 

@@ -9,20 +9,15 @@ import os
 import re
 import typing as t
 
+from ._module_info import read_module
 from ._package_sets import driver_version, is_driver, kernel_modules
 from ._packages import Packages
 from ._reader import Reader
-from ._subprocess import run
 
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _RUNFILE_BACKUP = "/var/lib/nvidia/log"
 """What the installer put where, headed by the version in brackets; for root only. Its other log may be of an attempt that failed."""
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
-_MODULE_NAMES = ("nvidia", "nvidia-current")
-_MODINFO_TIMEOUT = 60.0
-"""It unpacks all of a compressed module (42 MB): a second at work, 21 s seen on an emulated host, more while that is busy."""
-MODULE_VERSION = "driver.installed.module_version"
-"""Part that is noted as unread where modinfo gave no answer: whether there is a module is not known then."""
 
 
 def read_installed(
@@ -36,7 +31,7 @@ def read_installed(
     dkms = _dkms(reader)
     if not (by_package or by_runfile or dkms or evidence):
         return None
-    module = _module(reader)
+    module = read_module(reader)
     version = driver_version(present) if by_package else None
     if not version:
         version = _runfile_version(reader) if by_runfile else (module or {}).get("version")
@@ -59,24 +54,11 @@ def _of_kernels(reader: Reader, running: t.Optional[t.Mapping[str, str]], kernel
     """Kernel release → its module on disk (null: none; not there: it cannot be told), of the running and the next kernel."""
     found = {}
     for release in dict.fromkeys(kernel for kernel in kernels if kernel):
-        module = running if release == kernels[0] else _module(reader, release)
+        module = running if release == kernels[0] else read_module(reader, release)
         if module is None:
             continue
         found[release] = {"version": module["version"], "kernel_modules": _kind(module.get("license"))} if "version" in module else None
     return found
-
-
-def _module(reader: Reader, kernel: t.Optional[str] = None) -> t.Optional[dict[str, str]]:
-    """`version` and `license` of the module that a load would take, in the running or another kernel; None: modinfo gave no answer."""
-    for name in _MODULE_NAMES:
-        result = run(["modinfo", *reader.base("-b"), *(["-k", kernel] if kernel else []), name], timeout=_MODINFO_TIMEOUT)
-        if result.state in ("timeout", "hung"):
-            reader.note(MODULE_VERSION, f"modinfo gave no answer in {_MODINFO_TIMEOUT:g} s")
-            return None
-        fields = dict(re.findall(r"^(version|license):\s+(.+?)\s*$", result.out, re.MULTILINE))
-        if result.success and fields:
-            return fields
-    return {}
 
 
 def _runfile_version(reader: Reader) -> t.Optional[str]:

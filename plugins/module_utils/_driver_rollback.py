@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ._dnf_streams import put_back
 from ._driver_record import read_record, update_record
 from ._driver_steps import Done, heal, services_left_alone, set_holds, verify
 from ._package_answers import PackageError
@@ -44,8 +45,10 @@ def previous_set(
     install: t.Iterable[str],
     remove: t.Iterable[str],
     version: str,
+    stream_before: t.Optional[dict[str, t.Any]] = None,
 ) -> t.Optional[dict[str, t.Any]]:
-    """What to go back to once `version` is there; None where there is nothing. `install`, `remove`: what the transaction will do."""
+    """What to go back to once `version` is there; None where there is nothing. `install`, `remove`: what the transaction will do;
+    `stream_before`: the dnf module stream that it switches away from."""
     if record.get("pending"):
         # What is installed is half of an interrupted transaction; where it started from was noted when it began.
         return record.get("previous")
@@ -58,7 +61,8 @@ def previous_set(
     if before == version and not going:
         # A part more of the same driver is no other driver.
         return record.get("previous")
-    return {"packages": packages, "source": record.get("source") or "", "version": before}
+    stream = {"module_stream": stream_before} if stream_before else {}
+    return {"packages": packages, "source": record.get("source") or "", "version": before, **stream}
 
 
 def keep_previous(apt: Manager, previous: t.Optional[dict[str, t.Any]], policy: str) -> t.Optional[dict[str, t.Any]]:
@@ -121,6 +125,9 @@ def roll_back(apt: Manager, hold: bool, check: bool) -> Done:
         verify(apt, wanted)
     elif check:
         return Done(True, previous["version"], before, wanted)
+    stream = previous.get("module_stream") or {}
+    if stream:
+        put_back(stream["enabled"])
     holds = set_holds(apt, hold, set(wanted), set(record["holds"]))
     apt.exclude(wanted if hold else ())
     # After an interrupted upgrade that is what was on its way; after an interrupted rollback (pending: what is wanted here) what was there.
@@ -134,6 +141,7 @@ def roll_back(apt: Manager, hold: bool, check: bool) -> Done:
             "pending": None,
             "previous": None,
             "rolled_back": {"version": driver_version(left) or "", "packages": left},
+            **({"module_stream": stream["enabled"] if stream["ours"] else None} if stream else {}),
         }
     )
     forget([previous["version"]])

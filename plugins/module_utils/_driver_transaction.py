@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+from ._dnf_streams import before_change, put_back
 from ._driver_record import read_record, update_record
 from ._driver_resolve import Resolved, resolve
 from ._driver_rollback import keep_previous, previous_set, prove
@@ -49,6 +50,8 @@ class Ground(t.NamedTuple):
     """Whether there is a way back: package files are kept, and automatic upgrades kept away."""
     make_room: t.Callable[[], t.Any] = lambda: None
     """Called once all is on the host and before anything moves: what the packages would mix with goes then."""
+    stream: str = ""
+    """dnf module stream of the packages, MODULE:STREAM: enabled with them; with a removal, one of ours that goes."""
 
 
 def driver_ground() -> Ground:
@@ -79,7 +82,8 @@ def change_packages(
     if moves:
         _download(apt, request, resolved)
         if ground.returns:
-            going = previous_set(record, known, resolved.install, resolved.remove, resolved.version)
+            stream_before = before_change(ground.stream, record.get("module_stream")) if ground.stream else None
+            going = previous_set(record, known, resolved.install, resolved.remove, resolved.version, stream_before)
             previous = keep_previous(apt, going, rollback)
             _keep_new(apt, resolved, rollback)
         elif before:
@@ -88,6 +92,8 @@ def change_packages(
         came_along = {name for name in resolved.install if name not in resolved.packages and name not in known}
         dependencies = sorted({*record.get("dependencies", ()), *came_along})
         begun = {"pending": resolved.packages, "dependencies": dependencies, "rebooted_for": None, "previous": previous}
+        if ground.stream:
+            begun["module_stream"] = ground.stream  # ours from the moment on at which it may be enabled
         _transact(apt, request, resolved, record, begun, ground)
     holds = set_holds(apt, hold, set(resolved.packages), set(record["holds"]))
     excluded = ground.returns and apt.exclude(resolved.packages if hold else ())
@@ -146,6 +152,8 @@ def remove_packages(apt: PackageManager, names: t.Sequence[str], check: bool, gr
         _remove_unneeded(apt, {*record.get("dependencies", ())})
     held = sorted(set(record["holds"]) & apt.holds())
     if not check:
+        if ground.stream:
+            put_back(ground.stream.partition(":")[0])
         apt.set_holds(remove=held)
         if ground.returns:
             apt.exclude(())

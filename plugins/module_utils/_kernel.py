@@ -29,10 +29,21 @@ def read_kernel(reader: Reader) -> dict[str, t.Any]:
         "next_boot_by": told_by,
         "compilers": compilers(reader, dict.fromkeys([release, *([next_boot] if next_boot else [])])),
         "headers": _headers(reader),
+        "initramfs_tool": _initramfs_tool(reader),
         "installed": installed,
         "cmdline": reader.text(reader.proc("cmdline")),
         "tainted": reader.number(reader.proc("sys/kernel/tainted")),
     }
+
+
+def _initramfs_tool(reader: Reader) -> t.Optional[str]:
+    """`dracut` or `initramfs-tools`: a system may carry commands of both (Ubuntu 26.04), its kernels' hook says whose images boot."""
+    hooks = reader.names(reader.fs("/etc/kernel/postinst.d"))
+    places = [(name, f"/usr/{folder}/{name}") for name in ("dracut", "update-initramfs") for folder in ("sbin", "bin")]
+    commands = {name for name, path in places if os.path.exists(reader.fs(path))}
+    if "dracut" in hooks or commands == {"dracut"}:
+        return "dracut"
+    return "initramfs-tools" if commands else None
 
 
 def version_key(release: str) -> list[tuple[int, t.Any]]:

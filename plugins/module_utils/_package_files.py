@@ -8,6 +8,7 @@ One folder a version, with a list of what must be in it; a folder without its li
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import typing as t
@@ -66,7 +67,14 @@ def forget(but: t.Iterable[str] = ()) -> None:
 
 
 def _listed(folder: str) -> dict[str, dict[str, str]]:
-    return dict((read_state(f"{folder}/{LIST}", KIND) or {}).get("packages", {}))
+    """What is noted of the folder. A list that cannot be read notes nothing: its files are fetched anew."""
+    with contextlib.suppress(HostError):
+        listed = (read_state(f"{folder}/{LIST}", KIND) or {}).get("packages")
+        if isinstance(listed, dict):
+            return {
+                name: entry for name, entry in listed.items() if isinstance(entry, dict) and {"version", "file", "sha256"} <= set(entry)
+            }
+    return {}
 
 
 def _is_whole(folder: str, entry: t.Optional[t.Mapping[str, str]], version: str) -> bool:

@@ -10,6 +10,7 @@ import os
 import re
 import typing as t
 
+from ._dnf_streams import FOLDER, enabled_stream
 from ._package_sets import set_of
 from ._reader import Reader
 from ._subprocess import run
@@ -137,12 +138,11 @@ def _dnf_locks(reader: Reader) -> list[str]:
 
 def _streams(reader: Reader) -> dict[str, str]:
     """dnf keeps a file per module that somebody enabled, disabled or reset."""
-    found, folder = {}, "/etc/dnf/modules.d"
+    found, folder = {}, FOLDER
     for name in reader.names(reader.fs(folder)):
         text = reader.text(reader.fs(f"{folder}/{name}")) or ""
-        words = dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(\S*)", text, re.MULTILINE))
-        if name.endswith(".module") and words.get("state") == "enabled" and words.get("stream"):
-            found[name[: -len(".module")]] = words["stream"]
+        if name.endswith(".module") and enabled_stream(text):
+            found[name[: -len(".module")]] = enabled_stream(text)
     return found
 
 

@@ -54,6 +54,9 @@ CONTAINER_FILES = (
     CDI_TMPFILES,
 )
 
+KERNEL_MODULES = RUN_DIR + "/kernel_modules.json"
+"""What modinfo said about files of the nvidia module, so that it unpacks each only once a boot."""
+
 GPU_CLOCKS = RUN_DIR + "/gpu_clocks.json"
 GOVERNOR_STATE = RUN_DIR + "/power_governor.json"
 

@@ -29,6 +29,7 @@ SCHEMAS: dict[str, int] = {
     "package_files": 1,
     "run_lock": 1,
     "nvml_hung": 1,
+    "kernel_modules": 1,
 }
 """Number that this version writes, per kind of file (the $defs of schemas/state.schema.json)."""
 

@@ -163,6 +163,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._engine_apply import Job, apply
 from ..module_utils._errors import HostError
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -198,6 +199,7 @@ def main() -> None:
     if job is None:
         module.fail_json(msg="container_engine_config is run by its action plugin; call it as gpufleet.inference.container_engine_config")
     try:
+        check_seconds(module.params, "start_timeout")
         outcome = apply(Job(timeout=module.params["start_timeout"], **job))
     except HostError as exc:
         module.fail_json(msg=str(exc))

@@ -109,6 +109,7 @@ from ..module_utils._package_answers import PackageError
 from ..module_utils._package_failure import UNFINISHED, failure
 from ..module_utils._package_manager import PackageManager, package_manager
 from ..module_utils._repository_args import REPOSITORY_OPTIONS
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -132,6 +133,7 @@ def main() -> None:
     try:
         if os.geteuid() != 0:
             raise PackageError("failed", "packages are changed by root only; run the task with become: true")
+        check_seconds(module.params, "transaction_timeout", "lock_timeout")
         done = _run(module)
     except HostError as exc:
         module.fail_json(**failure("cuda", exc))

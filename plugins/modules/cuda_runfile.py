@@ -85,6 +85,7 @@ from ..module_utils._cuda_runfile import SPACE, install, uninstall
 from ..module_utils._errors import HostError
 from ..module_utils._paths import VAR_DIR
 from ..module_utils._runfile import RunfileError, discard, fetch
+from ..module_utils._seconds import check_seconds
 from ..module_utils._subprocess import run
 
 
@@ -106,6 +107,7 @@ def main() -> None:
     if options["state"] == "present" and not re.fullmatch(r"[0-9a-fA-F]{64}", options["sha256"]):
         module.fail_json(msg=f"sha256 is {options['sha256']!r}; expected 64 hexadecimal digits", reason="checksum")
     try:
+        check_seconds(options, "timeout")
         changed = _absent(module) if options["state"] == "absent" else _present(module)
         entry = (read_record().get("runfiles") or {}).get(options["version"]) or {}
     except HostError as exc:

@@ -170,15 +170,12 @@ reason:
   sample: not_available
 """
 
-import contextlib
 import os
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils._dkms_log import failed_builds
-from ..module_utils._driver_record import read_record, update_record
 from ..module_utils._driver_repository import configure_and, remove_repository, repository_of
 from ..module_utils._driver_resolve import Request
 from ..module_utils._driver_rollback import POLICIES, roll_back
@@ -190,6 +187,7 @@ from ..module_utils._package_answers import PackageError
 from ..module_utils._package_failure import UNFINISHED, failure
 from ..module_utils._package_manager import package_manager
 from ..module_utils._repository_args import REPOSITORY_OPTIONS
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -218,6 +216,7 @@ def main() -> None:
     try:
         if os.geteuid() != 0:
             raise PackageError("failed", "packages are changed by root only; run the task with become: true")
+        check_seconds(module.params, "transaction_timeout", "lock_timeout")
         done = _run(module)
     except HostError as exc:
         builds = failed_builds() if getattr(exc, "reason", "") == "dpkg_failed" else ""
@@ -240,7 +239,7 @@ def _run(module: AnsibleModule) -> Done:
     if options["hold"] and options["names"] and options["state"] == "present":
         options["optional"] = [*options["optional"], *apt.check_holds(check)]
     if options["state"] == "absent":
-        done = remove_packages(apt, options["names"], check)
+        done = remove_packages(apt, options["names"], check, _ground(options))
         gone = remove_repository() if options["repository_remove"] and not check else []
         return done._replace(changed=done.changed or bool(gone))
     if options["state"] == "rolled_back":
@@ -262,28 +261,14 @@ def _run(module: AnsibleModule) -> Done:
                 raise
             module.warn(f"{exc}. Package lists are not renewed in check mode; a run renews them before it gives up")
             return unseen
-    with _stream_recorded(options["module_stream"]):
-        if not options["repository_url"]:
-            return change()
-        return configure_and(repository_of(options, open_url, apt), apt, change, UNFINISHED)
-
-
-@contextlib.contextmanager
-def _stream_recorded(stream: str) -> t.Iterator[None]:
-    """A stream that we enable is ours from the moment on at which it may be; where nothing was changed it is not."""
-    before = read_record().get("module_stream")
-    if stream:
-        update_record({"module_stream": stream})
-    try:
-        yield
-    except PackageError as exc:
-        if stream and exc.reason not in UNFINISHED:
-            update_record({"module_stream": before})
-        raise
+    if not options["repository_url"]:
+        return change()
+    return configure_and(repository_of(options, open_url, apt), apt, change, UNFINISHED)
 
 
 def _ground(options: dict) -> Ground:
-    return driver_ground()._replace(make_room=uninstall) if options["remove_runfile"] else driver_ground()
+    ground = driver_ground()._replace(stream=options["module_stream"])
+    return ground._replace(make_room=uninstall) if options["remove_runfile"] else ground
 
 
 def _request(options: dict) -> Request:

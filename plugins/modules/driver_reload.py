@@ -109,6 +109,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._driver_reload import Reload
 from ..module_utils._driver_reload_host import Host
 from ..module_utils._errors import HostError
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -123,10 +124,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    if options["timeout"] < 1:
-        module.fail_json(msg=f"timeout is {options['timeout']}, expected a number of seconds above 0")
-    reload = Reload(Host(options["timeout"]), options["version"], options["force"], options["load"], options["units"])
     try:
+        check_seconds(options, "timeout")
+        reload = Reload(Host(options["timeout"]), options["version"], options["force"], options["load"], options["units"])
         out = reload.plan() if module.check_mode else reload.run()
     except HostError as exc:
         module.fail_json(msg=str(exc))

@@ -112,6 +112,7 @@ from ..module_utils._driver_record import read_record
 from ..module_utils._driver_runfile import FOLDER, TMPDIR, UNIT, install, installed_version, missing_tools, uninstall, write_persistenced
 from ..module_utils._errors import HostError
 from ..module_utils._runfile import RunfileError, fetch
+from ..module_utils._seconds import check_seconds
 from ..module_utils._transient import has_result
 
 # The file, and what it unpacks and builds next to it.
@@ -137,6 +138,7 @@ def main() -> None:
     )
     _check_options(module)
     try:
+        check_seconds(module.params, "timeout")
         changed = uninstall(module.check_mode) if module.params["state"] == "absent" else _present(module)
         version = installed_version()
     except HostError as exc:

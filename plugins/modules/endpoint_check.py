@@ -125,6 +125,7 @@ from ..module_utils._endpoint import Endpoint, NotReady
 from ..module_utils._endpoint_wait import Gone, Wish, last_lines, wait
 from ..module_utils._errors import HostError
 from ..module_utils._files import read_text
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -163,6 +164,8 @@ def main() -> None:
 
 
 def _wait(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    check_seconds(options, "timeout", least=0)  # 0: one look
+    check_seconds(options, "request_timeout", least=0.1)
     if not 1 <= options["max_tokens"] <= 4096:
         raise HostError(f"max_tokens is {options['max_tokens']}; expected 1 to 4096")
     try:

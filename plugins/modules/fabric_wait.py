@@ -63,6 +63,7 @@ from ..module_utils._errors import HostError
 from ..module_utils._gpu_info import collect
 from ..module_utils._nvml_args import NVML_ARGS, nvml_options
 from ..module_utils._reader import Reader
+from ..module_utils._seconds import check_seconds
 
 PAUSE = 2.0
 TELLING = ("ok", "lost", "error")
@@ -73,10 +74,9 @@ def main() -> None:
     spec: dict[str, dict[str, t.Any]] = {"timeout": {"type": "int", "default": 300}, **NVML_ARGS}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     params = module.params
-    if params["timeout"] < 0:
-        module.fail_json(msg=f"timeout is {params['timeout']}, expected a number of seconds, 0 or more")
     begin = time.monotonic()
     try:
+        check_seconds(params, "timeout", least=0)
         options = nvml_options(params)
         while True:
             info = collect(Reader(sysfs=params["sysfs_root"], procfs=params["procfs_root"]), options)

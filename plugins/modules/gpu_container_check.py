@@ -112,6 +112,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._container_check import compare, dry_run, engines_here, gpus_outside, in_container
 from ..module_utils._errors import HostError
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -137,6 +138,7 @@ def main() -> None:
 
 
 def _check(params: t.Mapping[str, t.Any], dry: bool) -> dict[str, t.Any]:
+    check_seconds(params, "run_timeout")
     timeout = params["run_timeout"]
     outside = gpus_outside(timeout)
     wanted = params["gpus"] or outside

@@ -24,6 +24,7 @@ from ._plan_cuda_packages import Package, library_packages, package_part, runfil
 from ._plan_cuda_predict import predict
 from ._plan_cuda_repository import add_repository
 from ._plan_driver_part import Part
+from ._plan_state_files import PACKAGE_RECORDS, unreadable_state
 
 
 def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context) -> Plan:
@@ -32,6 +33,9 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     settings, wrong = parse(desired, matrix)
     if wrong:
         result.findings.extend(wrong)
+        return result
+    result.findings.extend(unreadable_state("cuda", "docs/cuda.md", facts, PACKAGE_RECORDS))
+    if result.findings:
         return result
     host = HostCuda(facts)
     if settings.state == "absent":

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ._contracts import Finding, bad_variable
 from ._matrix_model import Matrix
+from ._plan_driver_values import SECONDS, fingerprint, openpgp_key, seconds
 from ._versions import key, minor_of, newest
 
 EXACT = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\Z")
@@ -56,7 +57,9 @@ class Settings:
     repository_url: str = ""
     repository_key: str = ""
     repository_key_url: str = ""
+    repository_key_fingerprint: str = ""
     package_timeout: int = 1800
+    runfile_timeout: int = 1800
 
 
 class Input:
@@ -95,8 +98,10 @@ def parse(desired: t.Mapping[str, t.Any], matrix: Matrix) -> tuple[Settings, lis
         given.take(name, "true or false", lambda value: value if isinstance(value, bool) else None, ("true", "false"))
     for name in ("repository_url", "repository_key_url", "runfile_url"):
         given.take(name, "a URL (http, https or file), or empty", lambda value: value if value == "" or _text(value, URL) else None)
-    given.take("repository_key", "an ASCII-armoured OpenPGP public key, or empty", _key)
-    given.take("package_timeout", "a number of seconds above 0", _positive)
+    given.take("repository_key", "an ASCII-armoured OpenPGP public key, or empty", openpgp_key)
+    given.take("repository_key_fingerprint", "the 40 hexadecimal digits of the key's fingerprint, or empty", fingerprint)
+    for name in ("package_timeout", "runfile_timeout"):
+        given.take(name, SECONDS, seconds)
     given.take("packages_extra", "a list of package names", _packages)
     _versions(given)
     _default(given)
@@ -201,14 +206,6 @@ def _driver_packages(given: Input) -> None:
 
 def _text(value: t.Any, pattern: re.Pattern[str]) -> bool:
     return isinstance(value, str) and bool(pattern.fullmatch(value))
-
-
-def _positive(value: t.Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _key(value: t.Any) -> str | None:
-    return value if isinstance(value, str) and (value == "" or value.lstrip().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")) else None
 
 
 def _packages(value: t.Any) -> tuple[str, ...] | None:

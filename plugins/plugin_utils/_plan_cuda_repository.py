@@ -31,4 +31,4 @@ def add_repository(part: Part, settings: Settings, host: HostCuda, os: OsSupport
         return
     before = host.repository_url if host.repository_owned else None
     part.change("repository", url, before, url, f"use package repository {url}")
-    options.update(repository_options(url, os, settings.repository_key, settings.repository_key_url, ""))
+    options.update(repository_options(url, os, settings.repository_key, settings.repository_key_url, settings.repository_key_fingerprint))

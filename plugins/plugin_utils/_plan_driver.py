@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..module_utils import _paths
 from ._contracts import Context, Decision, Finding, Plan
 from ._matrix_model import Matrix
 from ._plan_driver_absent import plan_absent
@@ -22,7 +23,7 @@ from ._plan_driver_input import Settings, parse
 from ._plan_driver_kernels import compiler_part, next_boot_part
 from ._plan_driver_modules import module_part
 from ._plan_driver_packages import headers_wanted, package_part
-from ._plan_driver_part import Part
+from ._plan_driver_part import SOURCE, Part
 from ._plan_driver_predict import predict
 from ._plan_driver_reboot import reasons, reboot_part
 from ._plan_driver_reload import gentler, keeps_modules, reload_part, reloads
@@ -31,8 +32,10 @@ from ._plan_driver_runfile import runfile_part, without_fabric_manager
 from ._plan_driver_running import running_part
 from ._plan_driver_secure_boot import secure_boot_part, waits, withdraw
 from ._plan_driver_target import Target, choose
+from ._plan_state_files import PACKAGE_RECORDS, unreadable_state
 
 MANAGERS = ("apt", "dnf")
+STATE_FILES = (*PACKAGE_RECORDS, _paths.REBOOT_REQUIRED, _paths.DRIVER_RELOAD)
 
 
 def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context) -> Plan:
@@ -41,6 +44,9 @@ def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: M
     settings, wrong = parse(desired)
     if wrong:
         result.findings.extend(wrong)
+        return result
+    result.findings.extend(unreadable_state("driver", SOURCE, facts, STATE_FILES))
+    if result.findings:
         return result
     host = HostDriver(facts)
     if settings.state == "absent":

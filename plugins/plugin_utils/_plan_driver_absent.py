@@ -46,7 +46,7 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
         packages.details["packages"] = {"state": "absent", "names": ours, "repository_remove": repository}
-        if host.record_stream:
+        if host.record_stream in [f"{module}:{stream}" for module, stream in host.streams.items()]:
             packages.details["packages"]["module_stream"] = host.record_stream
     files = module_part(settings, host, "")
     gone = bool(ours) or "runfile" in packages.details

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..module_utils._driver_installed import MODULE_VERSION
+from ..module_utils._module_info import UNREAD
 from ._matrix_model import Matrix
 
 MODPROBE_CONF = "/etc/modprobe.d/gpufleet-nvidia.conf"
@@ -92,6 +92,8 @@ class HostDriver:
         self.record_initramfs: dict[str, str] = _dict(record.get("initramfs"))
         self.rebooted_for: dict[str, str] = _dict(record.get("rebooted_for"))
         self.record_previous: dict[str, t.Any] = _dict(record.get("previous"))
+        self.previous_stream = str(_dict(self.record_previous.get("module_stream")).get("enabled") or "")
+        """MODULE:STREAM that was enabled before the last change of the driver; MODULE: for none, empty where it did not change."""
         self.rolled_back: dict[str, t.Any] = _dict(record.get("rolled_back"))
         cuda = _dict(_dict(facts.get("state_files")).get("cuda"))
         self.cuda_recorded = bool(cuda.get("packages") or cuda.get("pending") or cuda.get("repository"))
@@ -126,7 +128,7 @@ class HostDriver:
     def module_unknown(self) -> bool:
         """Whether modinfo gave no answer about the running kernel, and DKMS, where it has the module, says that it is installed there."""
         release = self.kernel.get("release")
-        if self.module_version or MODULE_VERSION not in self.unread or release in self.modules:
+        if self.module_version or UNREAD not in self.unread or release in self.modules:
             return False
         return not self.dkms or any(entry.get("kernel") == release and entry.get("state") == "installed" for entry in self.dkms)
 

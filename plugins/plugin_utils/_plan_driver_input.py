@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from ..module_utils._driver_runfile import TMPDIR
 from ._contracts import Finding, bad_variable
 from ._plan_driver_values import (
+    SECONDS,
     boolean,
     branch,
     certificate,
@@ -28,7 +29,7 @@ from ._plan_driver_values import (
     openpgp_key,
     packages,
     parameters,
-    positive,
+    seconds,
     sha256,
     units,
     url,
@@ -48,7 +49,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 TRUE_FALSE = "true or false"
 A_URL = "a URL (http, https or file), or empty"
-SECONDS = "a number of seconds above 0"
 READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     **{name: (one_of(choices), f"one of {', '.join(choices)}") for name, choices in CHOICES.items()},
     "branch": (branch, "a driver branch: its number alone (580), or empty"),
@@ -65,22 +65,22 @@ READERS: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "persistenced": (boolean, TRUE_FALSE),
     "live_reload": (boolean, TRUE_FALSE),
     "live_reload_units": (units, "a list of systemd units (vllm.service)"),
-    "fabric_timeout": (positive, SECONDS),
+    "fabric_timeout": (seconds, SECONDS),
     "imex": (imex, "an inventory group of the rack's compute trays"),
     "nouveau_blacklist": (boolean, TRUE_FALSE),
     "module_parameters": (parameters, "a map of kernel module to a map of parameter to value"),
     "hold": (boolean, TRUE_FALSE),
     "allow_downgrade": (boolean, TRUE_FALSE),
-    "reboot_timeout": (positive, SECONDS),
-    "package_timeout": (positive, SECONDS),
-    "package_lock_timeout": (positive, SECONDS),
+    "reboot_timeout": (seconds, SECONDS),
+    "package_timeout": (seconds, SECONDS),
+    "package_lock_timeout": (seconds, SECONDS),
     "convert": (boolean, TRUE_FALSE),
     "runfile_url": (url, A_URL),
     "runfile_sha256": (sha256, "64 hexadecimal digits, or empty"),
     "runfile_unverified": (boolean, TRUE_FALSE),
     "runfile_options": (long_options, "a list of the installer's long options (--no-drm, --concurrency-level=8)"),
     "runfile_tmpdir": (folder, "the absolute path of a folder"),
-    "runfile_timeout": (positive, SECONDS),
+    "runfile_timeout": (seconds, SECONDS),
 }
 """Setting → how it is read (None: it cannot be) and what is expected, in words."""
 

@@ -16,12 +16,17 @@ from ._plan_driver_part import Part
 
 HEAD = "# Written by gpufleet.inference, role nvidia_driver; changes here are overwritten.\n"
 IN_INITRAMFS = (MODPROBE_CONF, NOUVEAU_CONF, DRACUT_CONF)
+_DRACUT = ["dracut", "--force", "--regenerate-all"]
 INITRAMFS_TOOLS = {
     "debian": ["update-initramfs", "-u", "-k", "all"],
-    "redhat": ["dracut", "--force", "--regenerate-all"],
+    "debian with dracut": _DRACUT,
+    "redhat": _DRACUT,
 }
-
-LISTINGS = {"debian": ["lsinitramfs", "/boot/initrd.img-{}"], "redhat": ["lsinitrd", "-k", "{}"]}
+LISTINGS = {
+    "debian": ["lsinitramfs", "/boot/initrd.img-{}"],
+    "debian with dracut": ["lsinitrd", "/boot/initrd.img-{}"],
+    "redhat": ["lsinitrd", "-k", "{}"],
+}
 
 
 def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str, str | None]:
@@ -39,7 +44,13 @@ def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str,
 
 
 def dracut(host: HostDriver) -> bool:
-    return host.os.get("family") == "redhat"
+    return "dracut" in " ".join(INITRAMFS_TOOLS.get(_maker(host), []))
+
+
+def _maker(host: HostDriver) -> str:
+    """Key of INITRAMFS_TOOLS and LISTINGS: Debian's family has two tools, and Ubuntu 26.04 came with the other one."""
+    family = str(host.os.get("family"))
+    return "debian with dracut" if family == "debian" and host.kernel.get("initramfs_tool") == "dracut" else family
 
 
 def module_part(settings: Settings, host: HostDriver, source: str) -> Part:
@@ -73,7 +84,7 @@ def _options(settings: Settings, debians_own: bool) -> str | None:
 
 def _initramfs(part: Part, host: HostDriver, wanted: dict[str, str | None]) -> None:
     """An initramfs has its own copy of modprobe.d. What it was built with is recorded per kernel; another content is the evidence."""
-    tool = INITRAMFS_TOOLS.get(str(host.os.get("family")))
+    tool = INITRAMFS_TOOLS.get(_maker(host))
     kernels = [str(release) for release in host.kernel.get("installed") or []]
     contents = "".join(wanted[path] or "" for path in IN_INITRAMFS)
     mark = digest(contents) if contents else ""
@@ -91,7 +102,7 @@ def _initramfs(part: Part, host: HostDriver, wanted: dict[str, str | None]) -> N
         "command": tool,
         "mark": dict.fromkeys(kernels, mark),
         # Listed afterwards: a nouveau in it, without the file that keeps it out, is a failure, whatever the tool's exit status was.
-        "listings": [[word.format(release) for word in LISTINGS[str(host.os.get("family"))]] for release in stale],
+        "listings": [[word.format(release) for word in LISTINGS[_maker(host)]] for release in stale],
         "must_have": "" if dracut(host) or not wanted[NOUVEAU_CONF] else NOUVEAU_CONF.lstrip("/"),
         "without_nouveau": bool(wanted[DRACUT_CONF]),
     }

@@ -62,6 +62,10 @@ def rollback_part(settings: Settings, target: Target, host: HostDriver) -> Part:
             what,
             disruption,
         )
+        if host.previous_stream:
+            module, stream = host.previous_stream.split(":", 1)
+            message = f"enable module stream {host.previous_stream}" if stream else f"reset module {module}"
+            part.change("module_stream", module, host.streams.get(module), stream or None, message)
         part.details["packages"] = {"state": "rolled_back", "names": list(target.names), "hold": settings.hold, **patience(settings)}
         if host.record_previous.get("unavailable"):
             _unavailable(part, host, "block")

@@ -25,7 +25,9 @@ def stream_part(part: Part, settings: Settings, target: Target, host: HostDriver
     enabled = host.streams.get(module)
     if enabled is not None and _serves(enabled, target):
         return ""
-    ours = host.record_stream == f"{module}:{enabled}"
+    # Where a change was cut off, the record has the new stream already, and `previous` the one that it was leaving.
+    leaving = host.previous_stream if host.record_pending else None
+    ours = f"{module}:{enabled}" in (host.record_stream, leaving)
     if enabled is not None and not ours and settings.module_stream != "switch":
         part.find(
             "module_stream",

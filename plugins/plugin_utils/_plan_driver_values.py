@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..module_utils._seconds import LONGEST
+
 VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+._-]*")
 MODULE = re.compile(r"nvidia([_-][a-z]+)?")
@@ -20,6 +22,7 @@ UNIT = re.compile(r"[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]*")
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 FOLDER = re.compile(r"(/(?!\.\.?(/|$))[\w.+-]+)+")
 OPTION = re.compile(r"--[a-z0-9][a-z0-9-]*(=[\w./:,+@-]+)?")
+SECONDS = f"whole seconds from 1 to {LONGEST}"
 URL = re.compile(r"(https?|file)://\S+")
 
 
@@ -55,8 +58,9 @@ def certificate(value: t.Any) -> str | None:
     return value if value == "" or found else None
 
 
-def positive(value: t.Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+def seconds(value: t.Any) -> int | None:
+    """A time bound that a run gives: what the modules take (_seconds.py)."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LONGEST else None
 
 
 def branch(value: t.Any) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..module_utils import _paths
 from ..module_utils._gpu_settings_control import judge_governor, parse_governor
 from ..module_utils._gpu_settings_rules import Compiled, compile_rules
 from ..module_utils._gpu_settings_targets import pin_indices, resolve
@@ -20,13 +21,14 @@ from ._plan_power_absent import plan_absent
 from ._plan_power_devices import LOST, Devices, read_devices
 from ._plan_power_gpus import gpu_changes, predicted_gpus
 from ._plan_power_host import Settings, host_changes, predicted_host
-from ._plan_power_words import GOVERNOR, NAMES, from_problem, unreadable_state
+from ._plan_power_words import GOVERNOR, NAMES, SOURCE, from_problem
+from ._plan_state_files import unreadable_state
 
 
 def plan(desired: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any], matrix: Matrix, context: Context) -> Plan:
     """`desired`: {state, power_limit, persistence, rules, governor, boot_wait, boot_python, nvml_timeout, nvml_library}."""
     result = Plan(component="power")
-    result.findings.extend(unreadable_state(facts))
+    result.findings.extend(unreadable_state("power", SOURCE, facts, (_paths.GPU_SETTINGS, _paths.GPU_SETTINGS_RECORDED)))
     if desired.get("state") == "absent":
         plan_absent(result, facts)
         return result

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..module_utils import _paths
 from ..module_utils._gpu_settings_rules import Names, Problem
 from ._contracts import Finding, Severity, named_finding
 
@@ -46,21 +45,3 @@ def from_problem(problem: Problem) -> Finding:
         nearest=problem.nearest,
         source=_DEVICE if problem.id in ("out_of_range", "no_default", "governor_range") else SOURCE,
     )
-
-
-def unreadable_state(facts: t.Mapping[str, t.Any]) -> list[Finding]:
-    """State files of ours that this version cannot read: nothing may be built on a guess."""
-    errors = (facts.get("state_files") or {}).get("errors") or {}
-    return [
-        finding(
-            "state_unreadable",
-            "block",
-            f"{path} cannot be used: {errors[path]}.",
-            found=str(errors[path]),
-            needed="a file that this version understands",
-            fix=f"Repair or remove {path}, or use the newer version of gpufleet.inference that wrote it.",
-            subject=path,
-        )
-        for path in (_paths.GPU_SETTINGS, _paths.GPU_SETTINGS_RECORDED)
-        if path in errors
-    ]

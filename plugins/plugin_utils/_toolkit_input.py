@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from . import _toolkit_config
 from ._contracts import Change, Disruption, Finding, Plan, Severity, bad_variable, named_finding
 from ._engine_common import SOURCE
+from ._plan_driver_values import SECONDS, seconds
 
 ENGINES = ("docker", "containerd", "crio", "podman")
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -54,6 +55,7 @@ class Settings:
     cdi: bool = True
     cdi_remove_duplicates: bool = False
     boot_order: bool = True
+    engine_start_timeout: int = 60
 
     @property
     def present(self) -> bool:
@@ -92,6 +94,8 @@ def _read(key: str, value: t.Any) -> tuple[str, str | None, t.Any]:
         return ("", None, value) if value in known else (f"one of {', '.join(filter(None, known))}", _near(value, known), None)
     if key in BOOLEANS:
         return ("", None, value) if isinstance(value, bool) else ("true or false", None, None)
+    if key == "engine_start_timeout":
+        return ("", None, value) if seconds(value) else (SECONDS, None, None)
     if key in TEXTS:
         pattern, expected = TEXTS[key]
         found = re.search(r"\d+\.\d+\.\d+", str(value)) if key == "version" else None

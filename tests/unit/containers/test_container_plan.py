@@ -269,6 +269,7 @@ def test_no_engine_is_no_reason_to_stop() -> None:
             "nvidia_container_toolkit_config[nvidia-container-runtime.mode]",
             None,
         ),
+        ({"engine_start_timeout": 0}, "nvidia_container_toolkit_engine_start_timeout", None),
         ({"rootless_users": ["al ice"]}, "nvidia_container_toolkit_rootless_users", None),
         ({"config": {"disable-require": "true"}}, "nvidia_container_toolkit_config[disable-require]", None),
     ],

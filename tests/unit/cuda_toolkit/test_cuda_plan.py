@@ -181,6 +181,24 @@ def test_a_compiler_of_another_toolkit_is_a_finding() -> None:
     assert the(make({"versions": ["12.8.1"]}, facts), "cuda.nvcc_missing").severity == "warn"
 
 
+@pytest.mark.parametrize("name", ["cuda.json", "driver.json"])
+@pytest.mark.parametrize("wanted", [{"versions": ["12.8.1"]}, {"state": "absent"}])
+def test_a_record_that_cannot_be_read_stops_the_check(wanted: dict[str, Any], name: str) -> None:
+    path = f"/var/lib/gpufleet/{name}"
+    result = make(wanted, host(state_files={"errors": {path: f"{path} is not valid JSON"}}))
+    assert the(result, "cuda.state_unreadable").subject == path
+    assert result.changes == []
+
+
+def test_the_repositorys_key_is_the_one_that_the_site_expects() -> None:
+    mirror = {"versions": ["12.8.1"], "repository_url": "http://mirror/repos"}
+    assert make(mirror).details["packages"]["repository_key_fingerprint"] == ""
+    expected = {**mirror, "repository_key_fingerprint": "eb69 3b30 35cd 5710 e231 e123 a4b4 6996 3bf8 63cc"}
+    assert make(expected).details["packages"]["repository_key_fingerprint"] == "EB693B3035CD5710E231E123A4B469963BF863CC"
+    nvidia = make({"versions": ["12.8.1"]}).details["packages"]
+    assert nvidia["repository_key_fingerprint"].endswith("3BF863CC")  # the matrix knows it
+
+
 def test_the_hosts_own_repository_is_used_where_it_is_the_same() -> None:
     facts = host()
     facts["driver"]["repository"] = {"url": "http://mirror/repos/debian12/x86_64", "owned": False, "file": "x"}

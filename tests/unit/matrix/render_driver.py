@@ -29,8 +29,8 @@ How the role works is in [driver.md](driver.md), .run files are in [driver_runfi
 
 ## Systems
 
-Repository: below `nvidia_driver_repository_url`. Held by: what keeps the set's versions. Verdict: what the planner says to driver
-{asked} on a host without one.
+Repository: below `nvidia_driver_repository_url`. initramfs: where a host of Debian's family has dracut's hook for new kernels (Ubuntu
+26.04 comes so), `dracut`. Held by: what keeps the set's versions. Verdict: what the planner says to driver {asked} on a host without one.
 
 {systems}
 ## Packages

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.inference.plugins.module_utils import _driver_facts, _driver_installed, _packages, _pci
+from ansible_collections.gpufleet.inference.plugins.module_utils import _driver_facts, _driver_installed, _module_info, _packages, _pci
 from ansible_collections.gpufleet.inference.plugins.module_utils._subprocess import Result
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (dvs-builder@x)  Sun Mar\nGCC version: 12\n"
@@ -22,7 +22,7 @@ def no_modinfo(monkeypatch: pytest.MonkeyPatch) -> dict[str, Result]:
     """modinfo's answers by module name; none by default."""
     answers: dict[str, Result] = {}
     missing = Result("ok", 1, "", "modinfo: ERROR: Module not found.")
-    monkeypatch.setattr(_driver_installed, "run", lambda argv, timeout: answers.get(argv[-1], missing))
+    monkeypatch.setattr(_module_info, "run", lambda argv, timeout: answers.get(argv[-1], missing))
     return answers
 
 

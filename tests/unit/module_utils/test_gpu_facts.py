@@ -181,7 +181,8 @@ def test_gpu_processes(machine: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "profile", ["a100-pcie", "a100-sxm", "b200", "gh200", "h100-sxm", "l4", "l40s", "mixed", "rtx4060-laptop", "rtx4090", "t4", "v100"]
+    "profile",
+    ["a100-pcie", "a100-sxm", "b200", "gb200-nvl72", "gh200", "h100-sxm", "l4", "l40s", "mixed", "rtx4060-laptop", "rtx4090", "t4", "v100"],
 )
 def test_every_simulated_machine_is_ok(machine: Any, profile: str) -> None:
     info = machine(profile).collect(details=True)

@@ -64,6 +64,7 @@ def test_kernels_on_debian(host: Any) -> None:
         "release": "6.1.0-9-amd64",
         "next_boot": "6.1.0-37-amd64",
         "installed": ["6.1.0-9-amd64", "6.1.0-10-amd64", "6.1.0-37-amd64"],
+        "initramfs_tool": None,
         "headers": ["6.1.0-9-amd64", "6.1.0-37-amd64"],
         "next_boot_by": "newest",
         "compilers": {"kernels": {}, "default": None, "available": []},
@@ -83,6 +84,22 @@ def test_kernels_on_el(host: Any) -> None:
     assert (kernel["installed"], kernel["next_boot"], kernel["headers"]) == ([old, new], new, [old])
     host.write("boot/grub2/grubenv", f"# GRUB Environment Block\nsaved_entry=0123abc-{old}\nboot_success=1\n####\n")
     assert _kernel.read_kernel(host.reader())["next_boot"] == old
+
+
+@pytest.mark.parametrize(
+    ("files", "tool"),
+    [
+        ([], None),
+        (["usr/sbin/update-initramfs", "etc/kernel/postinst.d/initramfs-tools"], "initramfs-tools"),
+        (["usr/sbin/update-initramfs", "usr/bin/dracut", "etc/kernel/postinst.d/dracut"], "dracut"),
+        (["usr/sbin/update-initramfs", "usr/bin/dracut"], "initramfs-tools"),
+        (["usr/bin/dracut"], "dracut"),
+    ],
+)
+def test_what_makes_the_initramfs(host: Any, files: list[str], tool: str | None) -> None:
+    for path in files:
+        host.write(path)
+    assert _kernel.read_kernel(host.reader())["initramfs_tool"] == tool
 
 
 def test_a_container_has_no_next_kernel(host: Any) -> None:

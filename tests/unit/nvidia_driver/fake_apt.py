@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.inference.plugins.module_utils import (
+    _dnf_streams,
     _driver_rollback,
     _driver_steps,
     _driver_transaction,
@@ -132,5 +133,6 @@ def record_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(_driver_rollback, "read_record", lambda: read_record(str(path)))
     monkeypatch.setattr(_driver_rollback, "update_record", lambda changes: update_record(changes, str(path)))
     monkeypatch.setattr(_driver_steps, "POLICY", str(tmp_path / "policy-rc.d"))
+    monkeypatch.setattr(_dnf_streams, "FOLDER", str(tmp_path / "modules.d"))
     monkeypatch.setattr(_package_files, "ROOT", str(tmp_path / "packages"))
     return path

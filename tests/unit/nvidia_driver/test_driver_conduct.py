@@ -28,6 +28,18 @@ NOTED = {
 PREDICTED = ["driver.load", "driver.persistenced"]
 
 
+@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
+@pytest.mark.parametrize("name", ["driver.json", "cuda.json", "reboot_required.json"])
+def test_a_record_that_cannot_be_read_stops_the_check(state: str, name: str) -> None:
+    path = f"/var/lib/gpufleet/{name}"
+    broken = facts(with_driver(), {"state_files": {"driver": None, "errors": {path: f"{path} is not valid JSON"}}})
+    plan = planned(broken, state=state, branch=580)
+    finding = found(plan, "state_unreadable")
+    assert (finding.severity, finding.subject) == ("block", path)
+    assert "not valid JSON" in finding.message
+    assert (plan.changes, plan.details) == ([], {})
+
+
 def test_first_install_loads_without_a_reboot() -> None:
     plan = planned(facts(), branch=580)
     assert plan.details["load"] == ["nvidia", "nvidia-uvm"]
@@ -93,6 +105,20 @@ def test_dracut_leaves_nouveau_out_and_takes_it_back() -> None:
     gone = planned(there, state="absent").details
     assert {"path": DRACUT, "content": None} in gone["files"]
     assert (gone["initramfs"]["mark"], gone["initramfs"]["without_nouveau"]) == ({"5.14.0-1.x86_64": ""}, False)
+
+
+def test_a_debian_family_with_dracut_has_its_drop_in_and_its_tool() -> None:
+    """As Ubuntu 26.04 comes."""
+    kernel = {"installed": ["7.0.0-10-generic"], "initramfs_tool": "dracut"}
+    plan = planned(facts({"host": {"kernel": kernel}}), branch=580)
+    assert 'omit_drivers+=" nouveau "' in {entry["path"]: entry["content"] for entry in plan.details["files"]}[DRACUT]
+    initramfs = plan.details["initramfs"]
+    assert initramfs["command"] == ["dracut", "--force", "--regenerate-all"]
+    assert initramfs["listings"] == [["lsinitrd", "/boot/initrd.img-7.0.0-10-generic"]]
+    assert (initramfs["without_nouveau"], initramfs["must_have"]) == (True, "")
+    other = planned(facts({"host": {"kernel": {**kernel, "initramfs_tool": "initramfs-tools"}}}), branch=580)
+    assert DRACUT not in [entry["path"] for entry in other.details["files"]]
+    assert other.details["initramfs"]["command"][0] == "update-initramfs"
 
 
 def test_no_initramfs_where_there_is_no_kernel() -> None:

@@ -34,7 +34,9 @@ WRONG: list[tuple[str, Any, str, str | None]] = [
     ("repository_url", "developer.download.nvidia.com", "a URL (http, https or file), or empty", None),
     ("repository_key", "not a key", "an ASCII-armoured OpenPGP public key, or empty", None),
     ("reboot", "if-needed", "one of never, if_needed, delegate", "if_needed"),
-    ("reboot_timeout", 0, "a number of seconds above 0", None),
+    ("reboot_timeout", 0, "whole seconds from 1 to 604800", None),
+    ("package_timeout", 10**9, "whole seconds from 1 to 604800", None),
+    ("runfile_timeout", "long", "whole seconds from 1 to 604800", None),
     ("fabric_manager", "yes", "one of auto, present, absent", None),
 ]
 

@@ -99,6 +99,17 @@ def test_files_that_cannot_be_had_are_said_so_and_refused_where_they_are_require
     assert read(record)["previous"]["unavailable"] == "gone"
 
 
+@pytest.mark.parametrize("text", ["{", '{"schema": 1, "packages": []}', '{"schema": 1, "packages": {"nvidia-a": {"version": "x"}}}'])
+def test_a_broken_list_of_kept_files_is_made_anew(record: Path, text: str) -> None:
+    apt = upgraded()
+    (record.parent / "packages/580.2.2/files.json").write_text(text)
+    apt.offers["nvidia-a"] = [("580.3.3-1", "mirror")]
+    change(apt)
+    assert "unavailable" not in read(record)["previous"]
+    roll_back(apt, True, False)  # type: ignore[arg-type]
+    assert apt.packages["nvidia-a"][0] == NEW
+
+
 def test_full_disk_is_no_way_back_and_no_traceback(record: Path) -> None:
     def full(specs: t.Mapping[str, str], folder: str) -> dict[str, str]:
         raise OSError(28, "No space left on device")

@@ -133,7 +133,7 @@ def test_an_option_that_came_later_is_named_with_its_version() -> None:
         ({"runfile_options": "--no-drm"}, "nvidia_driver_runfile_options", "a list"),
         ({"runfile_options": ["--x=$(reboot)"]}, "nvidia_driver_runfile_options", "a list"),
         ({"runfile_tmpdir": "tmp"}, "nvidia_driver_runfile_tmpdir", "absolute"),
-        ({"runfile_timeout": 0}, "nvidia_driver_runfile_timeout", "above 0"),
+        ({"runfile_timeout": 0}, "nvidia_driver_runfile_timeout", "from 1 to"),
         ({"runfile_unverified": "no"}, "nvidia_driver_runfile_unverified", "true or false"),
     ],
 )

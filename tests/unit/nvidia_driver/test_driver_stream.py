@@ -73,3 +73,31 @@ def test_absent_forgets_a_stream_of_ours() -> None:
     host = rocky("580-open", record="nvidia-driver:580-open")
     host["state_files"]["driver"]["holds"] = ["nvidia-open"]
     assert planned(host, state="absent").details["packages"]["module_stream"] == "nvidia-driver:580-open"
+    host["packages"]["streams"] = {"nvidia-driver": "570-dkms"}  # somebody chose another one since
+    assert "module_stream" not in planned(host, state="absent").details["packages"]
+
+
+BEFORE = {"packages": {"nvidia-open": "3:570.133.20-1.el9"}, "version": "570.133.20"}
+
+
+def test_a_change_that_was_cut_off_before_it_enabled_its_stream_goes_on() -> None:
+    host = rocky("570-open", record="nvidia-driver:580-open")
+    record = host["state_files"]["driver"]
+    record["previous"] = {**BEFORE, "module_stream": {"enabled": "nvidia-driver:570-open", "ours": True}}
+    assert blocking(planned(host, branch=580)) == ["driver.module_stream"]
+    record["pending"] = {"nvidia-open": "3:580.178.04-1.el9"}
+    plan = planned(host, branch=580)
+    assert not blocking(plan)
+    assert plan.details["packages"]["module_stream"] == "nvidia-driver:580-open"
+
+
+@pytest.mark.parametrize(
+    ("stream", "said"), [("570-open", "enable module stream nvidia-driver:570-open"), ("", "reset module nvidia-driver")]
+)
+def test_the_way_back_leads_to_the_stream_before(stream: str, said: str) -> None:
+    host = rocky("580-open", record="nvidia-driver:580-open")
+    host["state_files"]["driver"]["previous"] = {**BEFORE, "module_stream": {"enabled": f"nvidia-driver:{stream}", "ours": True}}
+    changes = {change.id: change for change in planned(host, state="rolled_back").changes}
+    assert changes["driver.module_stream"].message == said
+    host["state_files"]["driver"]["previous"] = BEFORE
+    assert "driver.module_stream" not in ids(planned(host, state="rolled_back"))

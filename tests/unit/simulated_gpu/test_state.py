@@ -186,7 +186,22 @@ def test_only_root_sets(sim: Sim) -> None:
 
 @pytest.mark.parametrize(
     "profile",
-    ["h200x2", "h100-sxm", "a100-pcie", "a100-sxm", "l40s", "l4", "t4", "rtx4090", "rtx4060-laptop", "b200", "gh200", "v100", "mixed"],
+    [
+        "h200x2",
+        "h100-sxm",
+        "a100-pcie",
+        "a100-sxm",
+        "l40s",
+        "l4",
+        "t4",
+        "rtx4090",
+        "rtx4060-laptop",
+        "b200",
+        "gb200-nvl72",
+        "gh200",
+        "v100",
+        "mixed",
+    ],
 )
 def test_every_profile_runs(make: Any, profile: str) -> None:
     sim = make(profile)

@@ -33,6 +33,14 @@ def test_role_variables_have_its_prefix(role: str) -> None:
     assert strangers == []
 
 
+@pytest.mark.parametrize("role", [role for role in ROLES if (ROOT / "roles" / role / "tasks/check.yml").exists()])
+def test_time_bounds_are_judged_by_the_roles_check(role: str) -> None:
+    """Else a wrong one is found out between two changes of the host."""
+    check = (ROOT / "roles" / role / "tasks/check.yml").read_text()
+    bounds = [name for name in _yaml(ROOT / "roles" / role / "defaults/main.yml") if name.endswith("_timeout")]
+    assert [name for name in bounds if f"{{{{ {name} }}}}" not in check] == []
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_role_files(role: str) -> None:
     folder = ROOT / "roles" / role

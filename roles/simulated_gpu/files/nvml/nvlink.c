@@ -106,9 +106,26 @@ typedef struct { unsigned char uuid[16]; u32 status, clique, state; } fabric_t;
 typedef struct { u32 version; fabric_t f; u32 health; } fabric_v2_t;
 typedef struct { u32 version; fabric_t f; u32 health; unsigned char summary; } fabric_v3_t;
 
+/* the NVLink domain that a GPU belongs to, written as a UUID; none outside of racks */
+static void cluster(gpu_t gpu, unsigned char uuid[16])
+{
+    char text[64];
+    int digits = 0;
+    if (sim_text(gpu, "fabric.cluster", text, sizeof text) != OK)
+        return;
+    for (const char *at = text; *at && digits < 32; at++) {
+        unsigned nibble;
+        if (*at != '-' && sscanf(at, "%1x", &nibble) == 1) {
+            uuid[digits / 2] |= (unsigned char)(digits % 2 ? nibble : nibble << 4);
+            digits++;
+        }
+    }
+}
+
 static ret_t fabric(gpu_t gpu, fabric_t *out, u32 *health)
 {
     memset(out, 0, sizeof *out);
+    cluster(gpu, out->uuid);
     TRY(sim_uint(gpu, "fabric.state", &out->state));
     TRY(sim_uint_or(gpu, "fabric.status", 0, &out->status));
     TRY(sim_uint_or(gpu, "fabric.clique", 0, &out->clique));

@@ -388,7 +388,7 @@ def fabric(g: Gpu) -> list[Node]:
                 ("State", state),
                 ("Status", status),
                 ("CliqueId", None if info is None else str(info[2])),
-                ("ClusterUUID", None if info is None else "00000000-0000-0000-0000-000000000000"),
+                ("ClusterUUID", None if info is None else info[3]),
                 ("Health", health),
             ],
         )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import uuid
 from ctypes import c_int, c_ulonglong
 from typing import Any, Callable, Optional
 
@@ -201,8 +202,8 @@ class Gpu:
         value = self.num("nvmlDeviceGetMemoryErrorCounter", kind, period, location, kind=c_ulonglong)
         return None if value is None else str(value)
 
-    def fabric(self) -> tuple[int, int, int] | None:
-        """(state, status, clique) or None."""
+    def fabric(self) -> tuple[int, int, int, str] | None:
+        """(state, status, clique, cluster) or None."""
 
         class Info(ctypes.Structure):
             _fields_ = [
@@ -215,7 +216,7 @@ class Gpu:
             ]
 
         info = self.struct("nvmlDeviceGetGpuFabricInfoV", Info, 0x02000024)
-        return None if info is None or not info.state else (info.state, info.status, info.clique)
+        return None if info is None or not info.state else (info.state, info.status, info.clique, str(uuid.UUID(bytes=bytes(info.uuid))))
 
     def fabric_texts(self) -> tuple[str, str]:
         info = self.fabric()
