@@ -26,6 +26,7 @@ SCHEMAS: dict[str, int] = {
     "driver_reload": 1,
     "cuda_record": 1,
     "model_record": 1,
+    "trtllm_stamp": 1,
     "package_files": 1,
     "run_lock": 1,
     "nvml_hung": 1,
