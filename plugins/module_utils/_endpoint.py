@@ -60,6 +60,17 @@ class Endpoint:
         """200, nothing else."""
         self._json("GET", path, None, parse=False)
 
+    def text(self, path: str) -> str:
+        """Whatever a path answers with 200."""
+        connection, response = self._send("GET", path, None)
+        try:
+            self._expect(response, path)
+            return response.read(_LARGE).decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException) as exc:
+            raise self._lost(exc, path) from exc
+        finally:
+            connection.close()
+
     def models(self) -> list[str]:
         """Names that the endpoint serves."""
         data = self._json("GET", "/v1/models", None)

@@ -81,8 +81,8 @@ def launch(
 
 
 def alive(unit: str) -> bool:
-    """Whether it runs, or is on its way up or down."""
-    return _show(unit).get("ActiveState") in ("activating", "active", "deactivating", "reloading")
+    """Whether it runs, or is on its way up or down. Without systemd nothing does."""
+    return _managed() and _show(unit).get("ActiveState") in ("activating", "active", "deactivating", "reloading")
 
 
 def wait(unit: str, timeout: float) -> Outcome:
