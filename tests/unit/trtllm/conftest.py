@@ -13,12 +13,12 @@ from ansible_collections.gpufleet.inference.plugins.module_utils import _trtllm_
 from ansible_collections.gpufleet.inference.plugins.module_utils._model_layout import Layout
 from ansible_collections.gpufleet.inference.plugins.module_utils._trtllm_gpus import Gpus
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_build import words
-from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_flag_rows import table, within
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_load import load_matrix
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_model import Matrix
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab/standin"))
 import trtllm_build as standin
+from trtllm_options import options_of
 
 VERSION = "1.2.1"
 UUIDS = ("GPU-00000000-0000-0000-0000-000000000001", "GPU-00000000-0000-0000-0000-000000000002")
@@ -29,21 +29,6 @@ def matrix() -> Matrix:
     return load_matrix()
 
 
-def options_of(matrix: Matrix, version: str) -> dict[str, t.Any]:
-    """The rows of a release, as the stand-in's parser takes them."""
-    known = table(matrix, "tensorrt_llm_build")
-    assert known
-    aliases: dict[str, list[str]] = {}
-    for alias, name in known.aliases.items():
-        if alias != name:
-            aliases.setdefault(name, []).append(alias)
-    return {
-        flag.name: {"type": flag.type, "many": flag.many, "choices": flag.values(version), "aliases": aliases.get(flag.name, [])}
-        for flag in known.flags.values()
-        if within(version, flag.releases)
-    }
-
-
 class Bench:
     """One engine of one host: `options` is what the module is given, `gpus` what NVML would say."""
 
@@ -51,7 +36,7 @@ class Bench:
         self.folder, self.matrix, self.gpus = folder, matrix, Gpus("580.95.05", "9.0", UUIDS)
         self.venv = folder / "venv"
         self.versions = {"tensorrt_llm": VERSION, "tensorrt": "10.14.1", "cuda": "13.1"}
-        standin.make_venv(self.venv, options_of(matrix, VERSION), self.versions)
+        standin.make_venv(self.venv, options_of(VERSION), self.versions)
         self.options: dict[str, t.Any] = {
             "name": "llama",
             "store": str(folder / "store"),

@@ -75,7 +75,7 @@ def test_options_become_words_in_one_order_and_truth_becomes_what_the_builder_wa
 
 @pytest.mark.parametrize("version", ["0.11.0", "0.15.0", "1.2.1"])
 def test_all_options_of_a_release_pass_a_parser_that_has_these(matrix: Matrix, version: str) -> None:
-    flags = options_of(matrix, version)
+    flags = options_of(version)
     own = ("checkpoint_dir", "output_dir")
     sample = {"int": 4, "float": 0.5, "str": "x", "flag": True}
     args = {name: (flag["choices"] or [sample[flag["type"]]])[0] for name, flag in flags.items() if name not in own}
