@@ -205,6 +205,7 @@ from ..module_utils._errors import HostError, WorkError
 from ..module_utils._job import Job, Kind
 from ..module_utils._model_layout import Layout
 from ..module_utils._nvml_args import NVML_ARGS, nvml_options
+from ..module_utils._trtllm_stamp import read_stamp
 from ..module_utils._trtllm_wish import Wish, read_wish
 
 KIND = Kind("gpufleet-trtllm", "gpufleet_trtllm", "_trtllm_work")
@@ -272,7 +273,7 @@ def _plan(options: t.Mapping[str, t.Any], wish: Wish, layout: Layout, job: Job) 
         "current": layout.current,
         "path": wish.target(layout),
         "stamp": wish.stamp,
-        "before": _trtllm_work.read_stamp(layout.in_use()) or {},
+        "before": read_stamp(layout.in_use()) or {},
         "differs": state.differs,
         "build": state.build,
         "unit": job.unit,
