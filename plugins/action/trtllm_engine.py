@@ -72,6 +72,9 @@ class ActionModule(JobAction):
             answer.update(_judged(check_gpu(self._matrix, stamp["tensorrt_llm"], stamp["compute_capability"], self._given["name"])))
         return answer
 
+    def waits(self, args: dict[str, t.Any], plan: dict[str, t.Any]) -> bool:
+        return bool(plan.get("changed")) and self._given["state"] == "present"
+
     def progress(self, counts: dict[str, t.Any]) -> str:
         minutes, seconds = divmod(int(counts.get("seconds") or 0), 60)
         return f"{minutes} min {seconds:02d} s, {counts.get('text') or 'nothing said yet'}"

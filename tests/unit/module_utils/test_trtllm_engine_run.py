@@ -73,6 +73,10 @@ def test_bad_input_is_named_without_a_traceback(play: Play, options: dict[str, A
     assert "checkpoint, version" in results[-1]["msg"]
 
 
-def test_absent_where_nothing_is(play: Play, options: dict[str, Any]) -> None:  # noqa: F811
-    (found,) = play({ENGINE: {"name": "llama", "store": options["store"], "state": "absent"}}, check=True)
-    assert found["changed"] is False
+def test_absent_takes_away_all_of_an_engine_once(play: Play, options: dict[str, Any]) -> None:  # noqa: F811
+    (Path(options["store"]) / "llama/snapshots/1.2.1-abc").mkdir(parents=True)
+    gone = {ENGINE: {"name": "llama", "store": options["store"], "state": "absent"}}
+    (foreseen,) = play(gone, check=True)
+    first, second = play(gone, gone)
+    assert [result["changed"] for result in (foreseen, first, second)] == [True, True, False]
+    assert not (Path(options["store"]) / "llama").exists()
