@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 import typing as t
 from pathlib import Path
 
@@ -163,8 +164,10 @@ def test_a_failure_shows_the_last_lines_and_keeps_the_log(bench: Bench) -> None:
 
 def test_a_build_without_an_end_is_ended(bench: Bench) -> None:
     bench.behave(seconds=60)
+    begun = time.monotonic()
     error = failure(bench, build_timeout=0.2)
     assert error.reason == "timeout"
+    assert time.monotonic() - begun < 4
 
 
 def test_progress_is_the_last_line(bench: Bench) -> None:
