@@ -13,7 +13,7 @@ import hashlib
 import json
 import typing as t
 
-from ._engine_argv import SECRET_FILE, argv, secret_file
+from ._engine_argv import SECRET_FILE, argv, flags, secret_file
 from ._engine_files import files
 from ._engine_job import SETTINGS, Host, Job, unit_name
 from ._engine_unit import units
@@ -103,10 +103,12 @@ def _ready(job: Job) -> dict[str, t.Any]:
     instance, probe = job.instance, job.instance["probe"]
     at = "127.0.0.1" if instance["host"] in ("0.0.0.0", "::") else instance["host"]  # noqa: S104 - compared with, not bound to
     bare = f"{SETTINGS}/{instance['name']}/{KEY_FILE}"
+    named = {"served-model-name", "served_model_name"} & set(flags(instance, job.life, job.matrix, job.planned, job.rank))
     return {
         "url": f"http://{f'[{at}]' if ':' in at else at}:{instance['port']}",
         "health": job.life.paths().get("health", ""),
-        "model": _first(instance["served_name"]),
+        # A release that cannot be told a name makes one up.
+        "model": _first(instance["served_name"]) if named else "",
         "checks": _CHECKS[probe.get("kind", "completion")],
         "prompt": probe.get("prompt", _PROMPT),
         "expect": probe.get("expect", ""),
