@@ -6,7 +6,7 @@ look like a venv of each engine: FOLDER/ENGINE/bin/{vllm,sglang,trtllm-serve}.
     sglang serve --model-path MODEL …
     trtllm-serve serve MODEL …
 
-Knobs, by environment: STANDIN_FAIL=1 ends with 1 as an engine that cannot start; STANDIN_LOAD=SECONDS. $HOME/script.json is the server's script.
+Knobs: STANDIN_FAIL=1 in its environment ends with 1 as an engine that cannot start; STANDIN_LOAD=SECONDS; $HOME/script.json is its script.
 Not as in a real engine: it has no parser (flags are only read, never refused) and takes no GPU.
 """
 
