@@ -50,7 +50,7 @@ def plan(desired: Facts, facts: Facts, matrix: Matrix, context: Context) -> Plan
         return _decided(result, here)
     foreseen = context.check_mode and facts.get("state") in FORESEEN
     used, wrong = _devices(asked, here)
-    result.findings += [] if foreseen else wrong
+    result.findings += [] if foreseen else (_unreadable(asked, facts) or wrong)
     result.details.update(stack={"engines": stack(asked.instances)}, instances=[], users=[])
     blocked = any(finding.severity == "block" for finding in result.findings)
     for instance in asked.instances if not blocked else ():
@@ -70,6 +70,25 @@ def _devices(asked: Asked, here: Here) -> tuple[dict[str, list[Device]], list[Fi
     # Of two that want the same the later one is blamed: ours come last. What is wrong with another engine's alone is its own role's matter.
     used, findings = check_host([*recorded(here, known), *asked.beside, *asked.instances], here.facts)
     return used, [finding for finding in findings if str(finding.subject).partition(".")[0] in mine]
+
+
+def _unreadable(asked: Asked, facts: Facts) -> list[Finding]:
+    """Where GPUs cannot be read at all, that is the news, and not that each instance's are unknown."""
+    state = facts.get("state")
+    if state in ("ok", "lost") or not any(instance["gpus"] for instance in asked.instances):
+        return []
+    return [
+        named_finding(
+            "engine",
+            "gpus_unreadable",
+            "block",
+            f"The GPUs of this host cannot be read ({state}): {facts.get('reason') or 'no reason given'}.",
+            "gpu_info",
+            found=f"state {state}",
+            needed="state ok",
+            fix="Run roles gpu_preflight and nvidia_driver first; docs/states.md explains the state. An engine for the CPU has gpus: [].",
+        )
+    ]
 
 
 def _instance(result: Plan, instance: Instance, devices: list[Device], asked: Asked, here: Here, matrix: Matrix, context: Context) -> None:

@@ -300,7 +300,8 @@ def test_check_mode_before_the_driver(site: Site) -> None:
     site.facts["state"], site.facts["gpus"] = "no_driver", [{"index": 0, "uuid": None}]
     plan = site.run(chat(), check_mode=True)
     assert (blocks(plan), ids(plan)) == ([], ["engines.install"])
-    assert blocks(site.run(chat()))
+    assert blocks(site.run(chat())) == ["engine.gpus_unreadable"]
+    assert blocks(site.run(chat(gpus=[]))) == []
 
 
 @pytest.mark.parametrize(
