@@ -84,7 +84,7 @@ def _drift(wanted: Definition, here: Here) -> t.Iterator[tuple[str, t.Any, t.Any
 
 def _running(name: str, wanted: Definition, here: Here, cut: Disruption) -> tuple[str, list[Change]]:
     """Everything lies there as asked: does it run, with just that, and after a boot too?"""
-    main = f"{UNIT}{name}.service"
+    main, record = f"{UNIT}{name}.service", here.record(name) or {}
     for unit in wanted["start"]:
         state = here.unit(unit)
         if unit.endswith(".service") and state.get("active_state") not in RUNNING:
@@ -92,6 +92,9 @@ def _running(name: str, wanted: Definition, here: Here, cut: Disruption) -> tupl
                 f"{state.get('active_state') or 'not loaded'} ({state.get('result') or 'unknown'}, status {state.get('exec_main_status')})"
             )
             return "start", [_change("start", name, how, "active", f"{name}: {unit} is {how}; it is started", "none")]
+    if record.get("state") == "failed":
+        text = f"{name}: the last change left it without an answer ({record.get('failure') or 'no reason recorded'}); it is tried again"
+        return "restart", [_change("restart", name, "failed", "answering", text, "none")]
     started = here.started_with(name)
     if started not in (None, wanted["sha256"]) or any(here.unit(unit).get("need_daemon_reload") for unit in wanted["units"]):
         why = "systemd has an older unit" if here.unit(main).get("need_daemon_reload") else "it runs with an older definition"

@@ -57,8 +57,10 @@ def wish(instance: Instance, matrix: Matrix) -> Wish:
     life = lifecycle(matrix, instance["engine"], instance["version"])
     given = {one.name: one.value for one in _engine_args.read(instance["args"], table(matrix, life.engine), life.version)}
     neutral = {name: given[flag] for name, flag in life.arguments.items() if flag in given}
-    whole = {name: size(neutral[name]) for name in _WHOLE if name in neutral}
-    split = {f"{name}_parallel": instance["parallel"].get(f"{name}_parallel_size") for name in ("tensor", "pipeline", "data")}
+    whole: dict[str, t.Any] = {name: size(neutral[name]) for name in _WHOLE if name in neutral}
+    split: dict[str, t.Any] = {
+        f"{name}_parallel": instance["parallel"].get(f"{name}_parallel_size") for name in ("tensor", "pipeline", "data")
+    }
     nodes = len(instance["nodes"]["members"]) if instance["nodes"] else 1
     return Wish(
         engine=instance["engine"],
