@@ -44,7 +44,7 @@ def plan(desired: Facts, facts: Facts, matrix: Matrix, context: Context) -> Plan
     result = Plan(component="engines")
     here = Here(facts.get("engine_info") or {}, facts)
     asked, findings = read_desired(desired, matrix, context)
-    result.findings += findings
+    result.findings += [*findings, *_unread(here)]
     if not asked.present:
         _absent(result, asked, here)
         return _decided(result, here)
@@ -70,6 +70,25 @@ def _devices(asked: Asked, here: Here) -> tuple[dict[str, list[Device]], list[Fi
     # Of two that want the same the later one is blamed: ours come last. What is wrong with another engine's alone is its own role's matter.
     used, findings = check_host([*recorded(here, known), *asked.beside, *asked.instances], here.facts)
     return used, [finding for finding in findings if str(finding.subject).partition(".")[0] in mine]
+
+
+def _unread(here: Here) -> t.Iterator[Finding]:
+    """What engine_info could not read. Without a record it cannot be told what runs and what would be put back: that blocks."""
+    for what, why in (here.info.get("errors") or {}).items():
+        record = "/engine_records/" in str(what)
+        yield named_finding(
+            "engine",
+            "record_unreadable" if record else "unread",
+            "block" if record else "warn",
+            f"{what} cannot be read: {why}.",
+            "engine_info",
+            subject=str(what),
+            found=str(why),
+            needed="a record that this version can read" if record else "an answer",
+            fix="Put the record back from a backup, or move its folder away; the instance is then installed anew."
+            if record
+            else "See the host.",
+        )
 
 
 def _unreadable(asked: Asked, facts: Facts) -> list[Finding]:

@@ -217,6 +217,14 @@ def test_instances_of_other_variables_are_seen_before_the_first_is_touched(site:
     assert blocks(site.run({"name": "o", "model": FOLDER}, engine="sglang", shared={"version": "0.5.23"}, beside=wrong)) == []
 
 
+def test_a_record_that_cannot_be_read_stops_everything_else_warns(site: Site) -> None:
+    site.info["errors"] = {"docker": "no answer"}
+    assert blocks(site.run(chat())) == []
+    site.info["errors"] = {"/var/lib/gpufleet/engine_records/chat": "its schema is 9"}
+    plan = site.run(chat())
+    assert (blocks(plan), plan.changes) == (["engine.record_unreadable"], [])
+
+
 def test_the_same_name_twice(site: Site) -> None:
     plan = site.run(chat(), chat(gpus=[1], port=8001))
     assert plan.changes == []
