@@ -20,7 +20,7 @@ from ._engine_unit import units
 
 KEY_FILE = "api_key"
 """The bare key, for the check that the engine answers; the engine itself gets it in its own configuration file."""
-_CHECKS = {"completion": ["completion"], "chat": ["chat"], "embedding": ["embedding"], "image": ["chat"]}
+_CHECKS = {"completion": ["completion"], "chat": ["chat"], "embedding": ["embedding"], "image": ["image"]}
 _PROMPT = "The capital of France is"
 
 Definition = dict[str, t.Any]
