@@ -35,7 +35,8 @@ options:
     type: str
     default: /health
   checks:
-    description: What must work. V(stream) uses the chat interface where V(chat) is asked for too; V(image) is a chat about a small red picture.
+    description:
+      - What must work. V(stream) uses the chat interface where V(chat) is asked for too; V(image) is a chat about a small red picture.
     type: list
     elements: str
     choices: [completion, chat, image, stream, embedding]
