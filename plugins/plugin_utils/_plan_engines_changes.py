@@ -93,7 +93,8 @@ def _running(name: str, wanted: Definition, here: Here, cut: Disruption) -> tupl
             )
             return "start", [_change("start", name, how, "active", f"{name}: {unit} is {how}; it is started", "none")]
     if record.get("state") == "failed":
-        text = f"{name}: the last change left it without an answer ({record.get('failure') or 'no reason recorded'}); it is tried again"
+        why = (record.get("failure") or {}).get("text") or "no reason recorded"
+        text = f"{name}: the last change left it without an answer ({why}); it is tried again"
         return "restart", [_change("restart", name, "failed", "answering", text, "none")]
     started = here.started_with(name)
     if started not in (None, wanted["sha256"]) or any(here.unit(unit).get("need_daemon_reload") for unit in wanted["units"]):
