@@ -22,6 +22,7 @@ from ._engine_units import PREFIX, show
 from ._engines_host import docker_info
 from ._errors import HostError
 from ._files import read_text, sha256
+from ._interfaces import read_interfaces
 from ._ports import listening
 from ._reader import Reader
 from ._subprocess import PATH, run
@@ -53,6 +54,7 @@ def collect(folder: str = FOLDER, reader: t.Optional[Reader] = None) -> dict[str
         },
         "ports": listening(reader),
         "users": [line.partition(":")[0] for line in (reader.text(reader.fs("/etc/passwd")) or "").splitlines() if ":" in line],
+        "interfaces": read_interfaces(),
         "systemd": _systemd(),
         "docker": _docker(),
         "podman": _podman(),

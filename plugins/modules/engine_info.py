@@ -59,6 +59,9 @@ engine_info:
       description: Local users.
       type: list
       elements: str
+    interfaces:
+      description: Network interface that is up → its addresses; empty where C(ip) is not there.
+      type: dict
     systemd:
       description: Version.
       type: int

@@ -17,6 +17,7 @@ from ._engine_files import make_job
 from ._engine_gpus import Device
 from ._engine_host import check_host, stack
 from ._engine_instance import Instance
+from ._engine_interface import placed
 from ._engine_nodes import rank_of
 from ._matrix_model import Matrix
 from ._plan_engines_changes import changes, removal
@@ -116,6 +117,9 @@ def _instance(result: Plan, instance: Instance, devices: list[Device], asked: As
     findings: list[Finding] = []
     if asked.plan:
         planned, findings = numbers(instance, devices, here.facts, here.facts.get("model_info") or {}, matrix, context)
+    if here.interfaces:
+        instance, elsewhere = placed(instance, asked.host, here.interfaces)
+        findings += elsewhere
     job, wrong = make_job(instance, matrix, devices, planned, rank_of(instance, asked.host))
     wanted = definition(job, host_of(here))
     findings += wrong

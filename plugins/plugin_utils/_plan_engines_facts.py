@@ -59,6 +59,11 @@ class Here:
     def users(self) -> list[str]:
         return [str(user) for user in self.info.get("users") or ()]
 
+    @property
+    def interfaces(self) -> dict[str, list[str]]:
+        """Name → addresses; empty where they were not read."""
+        return {str(name): [str(one) for one in found or ()] for name, found in _part(self.info, "interfaces").items()}
+
     def active(self, name: str) -> bool:
         """Whether any unit of the instance runs or is about to."""
         own = (f"{UNIT}{name}.service", f"{UNIT}{name}-ray.service")

@@ -177,7 +177,12 @@ def _fail(info: dict[str, t.Any]) -> None:
         (_fail, "engines.start", "start", "none"),
         (lambda info: info["units"].pop(UNIT), "engines.start", "start", "none"),
         (lambda info: info["started_with"].update(chat=""), "engines.restart", "restart", "engine_restart"),
-        (lambda info: info["records"]["chat"].update(state="failed", failure={"stage": "ready", "text": "503"}), "engines.restart", "restart", "none"),
+        (
+            lambda info: info["records"]["chat"].update(state="failed", failure={"stage": "ready", "text": "503"}),
+            "engines.restart",
+            "restart",
+            "none",
+        ),
         (lambda info: info["started_with"].update(chat="older"), "engines.restart", "restart", "engine_restart"),
         (lambda info: info["units"][UNIT].update(need_daemon_reload=True), "engines.restart", "restart", "engine_restart"),
         (lambda info: info["units"][UNIT].update(enabled="disabled"), "engines.enable", "enable", "none"),
@@ -340,6 +345,18 @@ def test_members_of_a_group(site: Site) -> None:
     assert row["definition"]["ready"] is None, "only the head answers"
     stranger = site.run(chat(nodes={"members": [{"host": "a", "address": "10.0.0.1"}, {"host": "b", "address": "10.0.0.2"}]}))
     assert "do not name this host (h1)" in stranger.findings[0].message
+
+
+def test_a_member_talks_over_the_interface_that_has_its_address(site: Site) -> None:
+    wish = chat(nodes={"members": [{"host": "h0", "address": "10.0.0.1"}, {"host": "h1", "address": "10.0.0.2"}]}, host="10.0.0.2")
+    site.info["interfaces"] = {"lo": ["127.0.0.1"], "docker0": ["172.17.0.1"], "ib0": ["10.0.0.2"]}
+    (row,) = site.run(wish).details["instances"]
+    (text,) = row["definition"]["units"].values()
+    assert "GLOO_SOCKET_IFNAME=ib0" in text
+    site.info["interfaces"] = {"eth0": ["10.0.0.22"]}
+    refused = site.run(wish)
+    assert refused.changes == []
+    assert "is the address of no interface of this host" in " ".join(finding.message for finding in refused.findings)
 
 
 @pytest.mark.parametrize(
