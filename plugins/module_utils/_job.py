@@ -49,6 +49,8 @@ class Kind(t.NamedTuple):
     """Further module_utils that lie in the package, with what they import."""
     nice: int = 5
     umask: str = "0022"
+    delegate: bool = False
+    """Whether the work may divide the unit's control group, as `podman run --cgroups split` does."""
 
     def files(self, read: t.Optional[t.Callable[[str], bytes]] = None) -> dict[str, bytes]:
         """File name → content of the package."""
@@ -83,6 +85,8 @@ class Job:
         write_text(self._secrets, json.dumps(dict(secrets or {})), mode=0o600)
         remove(self._status)
         properties = {"Type": "exec", "Nice": str(self.kind.nice), "UMask": self.kind.umask, "WorkingDirectory": os.path.dirname(code)}
+        if self.kind.delegate:
+            properties["Delegate"] = "yes"
         command = [sys.executable, "-s", "-B", "-m", self.kind.package, self._job, self._secrets, self._status]
         try:
             launch(self.unit, command, f"gpufleet.inference: {title or self.unit}", properties)

@@ -94,7 +94,7 @@ class Runtime(t.NamedTuple):
         mounts = [f"{checkpoint}:{checkpoint}:ro", f"{output}:{output}", f"{cwd}:{cwd}"]
         return [
             *(self.kind, "run", "--rm", "--name", name, "--pull", "never", "--network", "none", "--workdir", cwd),
-            *(("--cgroups", "disabled") if self.kind == "podman" else ()),  # it stays in the unit, and ends with it
+            *(("--cgroups", "split") if self.kind == "podman" else ()),  # it stays in the unit, and ends with it
             *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *_LIMITS, *gpus),
             *(word for mount in mounts for word in ("--volume", mount)),
             *("--env", f"HOME={cwd}", "--entrypoint", self.program, self.place, *build),

@@ -208,7 +208,7 @@ from ..module_utils._nvml_args import NVML_ARGS, nvml_options
 from ..module_utils._trtllm_stamp import read_stamp
 from ..module_utils._trtllm_wish import Wish, read_wish
 
-KIND = Kind("gpufleet-trtllm", "gpufleet_trtllm", "_trtllm_work")
+KIND = Kind("gpufleet-trtllm", "gpufleet_trtllm", "_trtllm_work", delegate=True)
 
 
 def main() -> None:

@@ -37,6 +37,8 @@ def test_a_container_sees_checkpoint_output_and_gpus_and_nothing_else(kind: str)
 def test_gpus_are_named_as_each_runtime_takes_them() -> None:
     docker, podman = command("docker"), command("podman")
     assert docker[docker.index("--gpus") + 1] == f'"device={UUIDS[0]},{UUIDS[1]}"'
+    assert podman[podman.index("--cgroups") + 1] == "split", "so that it ends with its unit"
+    assert "--cgroups" not in docker
     assert [word for word in podman if word.startswith("nvidia.com/gpu=")] == [f"nvidia.com/gpu={uuid}" for uuid in UUIDS]
 
 
