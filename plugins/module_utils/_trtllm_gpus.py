@@ -15,12 +15,13 @@ class Gpus(t.NamedTuple):
     """What of them decides whether an engine fits."""
 
     driver: str
+    product: str
     compute_capability: str
     uuids: tuple[str, ...]
 
 
 def read_gpus(wanted: t.Sequence[str], options: t.Optional[Options] = None) -> Gpus:
-    """The GPUs by index or UUID, all if `wanted` is empty. WorkError `no_gpu`: not there, or not of one architecture."""
+    """The GPUs by index or UUID, all if `wanted` is empty. WorkError `no_gpu`: not there, or of several models."""
     outcome = run_bounded(_read, {}, options)
     if outcome.state != "ok":
         raise WorkError("no_gpu", f"an engine is built on the GPU that it is for, and NVML does not answer: {outcome.reason}")
@@ -28,11 +29,11 @@ def read_gpus(wanted: t.Sequence[str], options: t.Optional[Options] = None) -> G
     chosen = [_one(found, name) for name in wanted] if wanted else found
     if not chosen:
         raise WorkError("no_gpu", "an engine is built on the GPU that it is for, and this host has none")
-    kinds = {gpu["compute_capability"]: gpu["name"] for gpu in chosen}
+    kinds = sorted({(gpu["name"], gpu["compute_capability"]) for gpu in chosen})
     if len(kinds) > 1:
-        shown = ", ".join(f"{name} ({capability})" for capability, name in sorted(kinds.items()))
-        raise WorkError("no_gpu", f"gpus are of several architectures: {shown}; an engine is for one of them: name its GPUs in gpus")
-    return Gpus(outcome.data["driver"], next(iter(kinds)), tuple(gpu["uuid"] for gpu in chosen))
+        shown = ", ".join(f"{name} ({capability})" for name, capability in kinds)
+        raise WorkError("no_gpu", f"gpus are of several models: {shown}; an engine is for one of them: name its GPUs in gpus")
+    return Gpus(outcome.data["driver"], *kinds[0], tuple(gpu["uuid"] for gpu in chosen))
 
 
 def _one(found: t.Sequence[dict[str, str]], name: str) -> dict[str, str]:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a TensorRT engine was built with and for: it fits this host only as long as none of it changes. Private to the collection.
 
-stamp.json lies beside the engine: {schema, tensorrt_llm, tensorrt, cuda, driver, compute_capability, tensor_parallel, pipeline_parallel,
-arguments, checkpoint} decide, `files` (name → size and time) and `built_with` (which image the versions were read from) do not.
+stamp.json lies beside the engine: {schema, tensorrt_llm, tensorrt, cuda, driver, gpu, compute_capability, tensor_parallel,
+pipeline_parallel, arguments, checkpoint} decide; `files` (name → size and time) and `built_with` (an image) do not.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ NAMES = {
     "tensorrt": "TensorRT",
     "cuda": "CUDA",
     "driver": "driver",
+    "gpu": "GPU",
     "compute_capability": "compute capability",
     "tensor_parallel": "tensor parallel size",
     "pipeline_parallel": "pipeline parallel size",

@@ -76,4 +76,5 @@ def _versions(runtime: Runtime, layout: Layout, asked: str) -> dict[str, t.Any]:
 
 def _facts(checkpoint: Checkpoint, gpus: Gpus) -> dict[str, t.Any]:
     parallel = {"tensor_parallel": checkpoint.tensor_parallel, "pipeline_parallel": checkpoint.pipeline_parallel}
-    return {**parallel, "driver": gpus.driver, "compute_capability": gpus.compute_capability, "checkpoint": checkpoint.identity}
+    own = {"driver": gpus.driver, "gpu": gpus.product, "compute_capability": gpus.compute_capability}
+    return {**parallel, **own, "checkpoint": checkpoint.identity}

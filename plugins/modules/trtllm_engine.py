@@ -12,7 +12,7 @@ short_description: A TensorRT engine, built on the host that runs it and rebuilt
 author: gpufleet contributors (@gpufleet)
 description:
   - Runs C(trtllm-build) of a TensorRT-LLM release that has it (up to 1.3.0rc15). For newer releases it refuses and says what to do instead.
-  - An engine fits the releases, driver, GPU architecture, checkpoint and arguments that it was built with and nothing else. They are
+  - An engine fits the releases, driver, GPU model, checkpoint and arguments that it was built with and nothing else. They are
     written beside it as a stamp. A re-run compares the stamp with the host and builds only if something differs, and says what.
   - The build happens beside the engine in use, which is replaced in one step by a verified one. A failed build changes nothing.
   - It runs in a transient systemd unit C(gpufleet-trtllm-NAME), so that it survives a lost connection; the next run attaches to it.
@@ -53,7 +53,7 @@ options:
     description: Image that is on the host, for O(runtime=docker) and O(runtime=podman). Without it the release's own by the matrix.
     type: str
   gpus:
-    description: GPUs to build on, by index or UUID, all of one architecture; the one that the engine is to run on. Empty takes all.
+    description: GPUs to build on, by index or UUID, all of one model, the one that the engine is to run on. Empty takes all.
     type: list
     elements: str
     default: []

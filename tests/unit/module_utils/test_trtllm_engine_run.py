@@ -18,15 +18,18 @@ import trtllm_build as standin
 ENGINE = "gpufleet.inference.trtllm_engine"
 
 
-@pytest.fixture
-def options(machine: Any, tmp_path: Path) -> dict[str, Any]:
+def made(host: Any, folder: Path) -> dict[str, Any]:
     import pynvml
 
-    host = machine("h200x2")
-    standin.make_venv(tmp_path / "venv", {}, {"tensorrt_llm": "1.2.1", "tensorrt": "10.14.1", "cuda": "13.1"})
+    standin.make_venv(folder / "venv", {}, {"tensorrt_llm": "1.2.1", "tensorrt": "10.14.1", "cuda": "13.1"})
     nvml = {"nvml_library": host.options.library, "python_path": str(Path(pynvml.__file__).parent), "nvml_timeout": 30}
-    places = {"store": str(tmp_path / "store"), "venv": str(tmp_path / "venv")}
-    return {"name": "llama", "checkpoint": str(standin.checkpoint(tmp_path / "checkpoint", tensor=2)), "version": "1.2.1", **places, **nvml}
+    places = {"store": str(folder / "store"), "venv": str(folder / "venv")}
+    return {"name": "llama", "checkpoint": str(standin.checkpoint(folder / "checkpoint", tensor=2)), "version": "1.2.1", **places, **nvml}
+
+
+@pytest.fixture
+def options(machine: Any, tmp_path: Path) -> dict[str, Any]:
+    return made(machine("h200x2"), tmp_path)
 
 
 @pytest.mark.parametrize("python", [SYSTEM_PYTHON, *map(str, OLDEST)])
@@ -42,6 +45,13 @@ def test_check_mode_says_what_would_be_built_and_why(play: Play, options: dict[s
     )
     assert "tensorrt_llm: 1.2.1\n" in found["diff"]["after"]
     assert not Path(options["store"]).exists()
+
+
+def test_gpus_of_two_models_are_refused_and_one_of_them_is_not(play: Play, machine: Any, tmp_path: Path) -> None:  # noqa: F811
+    mixed = made(machine("mixed"), tmp_path)
+    both, one = play({ENGINE: mixed}, {ENGINE: {**mixed, "gpus": ["0"]}}, check=True)
+    assert "gpus are of several models: NVIDIA GeForce" in both["msg"]
+    assert one["stamp"]["gpu"] == "NVIDIA L40S"
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

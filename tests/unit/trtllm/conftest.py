@@ -33,7 +33,7 @@ class Bench:
     """One engine of one host: `options` is what the module is given, `gpus` what NVML would say."""
 
     def __init__(self, folder: Path, matrix: Matrix) -> None:
-        self.folder, self.matrix, self.gpus = folder, matrix, Gpus("580.95.05", "9.0", UUIDS)
+        self.folder, self.matrix, self.gpus = folder, matrix, Gpus("580.95.05", "NVIDIA H200", "9.0", UUIDS)
         self.venv = folder / "venv"
         self.versions = {"tensorrt_llm": VERSION, "tensorrt": "10.14.1", "cuda": "13.1"}
         standin.make_venv(self.venv, options_of(VERSION), self.versions)

@@ -56,7 +56,7 @@ def _driver(bench: Bench) -> None:
 
 
 def _architecture(bench: Bench) -> None:
-    bench.gpus = bench.gpus._replace(compute_capability="10.0")
+    bench.gpus = bench.gpus._replace(product="NVIDIA B200", compute_capability="10.0")
 
 
 def _arguments(bench: Bench) -> None:
@@ -85,7 +85,7 @@ def _tensorrt(bench: Bench) -> None:
 
 CHANGES: list[tuple[t.Callable[[Bench], None], list[str]]] = [
     (_driver, ["driver: 580.95.05, now 580.126.09"]),
-    (_architecture, ["compute capability: 9.0, now 10.0"]),
+    (_architecture, ["GPU: NVIDIA H200, now NVIDIA B200", "compute capability: 9.0, now 10.0"]),
     (_arguments, ["arguments: without --max_batch_size 64, with --max_batch_size 32"]),
     (_weights, ["checkpoint: "]),
     (_parallel, ["tensor parallel size: 2, now 1", "pipeline parallel size: 1, now 2", "checkpoint: "]),
