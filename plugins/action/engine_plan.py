@@ -10,12 +10,13 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._cache_metrics import cache_of
 from ..module_utils._nvml_args import NVML_ARGS
 from ..plugin_utils import _facts
 from ..plugin_utils._contracts import Finding
 from ..plugin_utils._engine_plan import WHOLE_NUMBERS, plan
 from ..plugin_utils._engine_plan_advice import WORKLOADS, advise
-from ..plugin_utils._engine_plan_check import compare
+from ..plugin_utils._engine_plan_check import compare_cache
 from ..plugin_utils._engine_plan_input import choose_gpus, model_of
 from ..plugin_utils._engine_plan_rows import constants_for, too_old
 from ..plugin_utils._engine_plan_types import ENGINES, EnginePlan, Wish
@@ -43,6 +44,7 @@ ARGUMENT_SPEC: dict[str, dict[str, t.Any]] = {
     "nodes": {"type": "int", "default": 1},
     "measured": {"type": "dict", "default": {}},
     "metrics": {"type": "str"},
+    "cache": {"type": "dict"},
     "workload": {"type": "str", "choices": list(WORKLOADS)},
     "model_id": {"type": "str", "default": ""},
     "unknown": {"type": "str", "choices": ["warn", "block"], "default": "block"},
@@ -75,7 +77,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         args = self.validate_argument_spec(
             argument_spec=ARGUMENT_SPEC,
-            mutually_exclusive=[("model", "config"), ("model", "weights_bytes")],
+            mutually_exclusive=[("model", "config"), ("model", "weights_bytes"), ("metrics", "cache")],
             required_one_of=[("model", "config")],
         )[1]
         try:
@@ -95,8 +97,9 @@ class ActionModule(ActionBase):
             answer = plan(shape, gpus, Wish(**{name: args[name] for name in _WISH}), constants)
         answer.findings = findings + answer.findings
         document = answer.to_dict()
-        if args["metrics"] is not None and answer.predicted is not None:
-            seen = compare(document, args["metrics"], gpus[0].total)
+        if (args["metrics"] is not None or args["cache"] is not None) and answer.predicted is not None:
+            cache = _cache(args["cache"]) if args["cache"] is not None else cache_of(args["metrics"])
+            seen = compare_cache(document, cache, gpus[0].total)
             answer.findings += seen
             document["findings"] += [finding.to_dict() for finding in seen]
         result.update(changed=False, plan=document)
@@ -139,3 +142,11 @@ class ActionModule(ActionBase):
             result.update(answer)
             return None
         return t.cast("dict[str, t.Any]", answer["model_info"])
+
+
+def _cache(given: dict[str, t.Any]) -> dict[str, t.Any]:
+    """endpoint_check's answer, checked as far as it is read here."""
+    tokens, labels = given.get("tokens"), given.get("labels") or {}
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or not isinstance(labels, dict):
+        raise AnsibleActionFail(f"cache is {given!r}; expected what endpoint_check returns as cache, with tokens and labels")
+    return {"metric": "cache", **given, "tokens": tokens, "labels": labels}

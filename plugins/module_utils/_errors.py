@@ -5,6 +5,17 @@
 
 from __future__ import annotations
 
+import typing as t
+
 
 class HostError(Exception):
     """Something on the host, or a given value, that a person must act on; the text says what and how."""
+
+
+class WorkError(HostError):
+    """Why work was not done: `reason` is a stable word for programs, the text is for people, `details` are facts beside it."""
+
+    def __init__(self, reason: str, text: str, details: t.Optional[t.Mapping[str, t.Any]] = None) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.details = dict(details or {})

@@ -17,7 +17,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from ._errors import HostError
+from ._errors import WorkError
 
 _SMALL = 64 << 20
 """Bytes that a manifest may have."""
@@ -29,12 +29,8 @@ _REASONS = {
 }
 
 
-class ModelError(HostError):
-    """Why a model is not there; `reason` is a stable word, the text is for people."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
+class ModelError(WorkError):
+    """Why a model is not there."""
 
 
 class File(t.NamedTuple):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a wish for a model to a snapshot in the store: what is missing, and the work that brings it. Private to the collection.
 
-The planning half only reads (and asks the hub for a list); the working half runs in a unit of its own, see _model_job.
+The planning half only reads (and asks the hub for a list); the working half runs in a unit of its own, see _job.
 """
 
 from __future__ import annotations
@@ -69,24 +69,24 @@ def missing(job: Job, token: str) -> dict[str, int]:
     return {"bytes": needed, "files": len(files)}
 
 
-def work(job: Job, token: str, publish: t.Callable[[dict[str, t.Any]], None]) -> dict[str, t.Any]:
-    """Fetch or copy, verify, record, patch, switch, prune. Whatever fails leaves `current` as it was."""
+def work(job: Job, secrets: t.Mapping[str, str], publish: t.Callable[[dict[str, t.Any]], None]) -> dict[str, t.Any]:
+    """Fetch or copy, verify, record, patch, switch, prune. Whatever fails leaves `current` as it was; of `secrets` it takes `token`."""
     layout = _model_layout.Layout(job["store"], job["name"])
     record = _model_layout.read_record(layout)
     state = state_of(job)
     identity = state.identity
     if state.fetch:
-        identity = _bring(job, token, layout, record, publish)
+        identity = _bring(job, secrets.get("token", "").strip(), layout, record, publish)
     final = _final(identity, job)
     if job["patches"] and not _model_layout.whole(layout, record, final):
         shutil.rmtree(layout.snapshot(final), ignore_errors=True)
         _model_patch.build(layout.snapshot(identity), layout.snapshot(final), job["patches"])
         _note(layout, record, final, {}, job)
     previous = layout.in_use()
-    switched = layout.switch(layout.snapshot(final))
-    gone = _model_layout.prune(layout, record, job["keep"])
+    layout.switch(layout.snapshot(final))
+    _model_layout.prune(layout, record, job["keep"])
     _model_layout.write_record(layout, record)
-    return {"path": layout.snapshot(final), "identity": final, "previous": previous, "switched": switched, "pruned": gone}
+    return {"path": layout.snapshot(final), "identity": final, "previous": previous}
 
 
 def remove(layout: _model_layout.Layout) -> bool:

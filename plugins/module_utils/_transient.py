@@ -59,13 +59,30 @@ def run_unit(unit: str, argv: t.Sequence[str], timeout: int, title: str, env: t.
         "StandardOutput": f"truncate:{_output(unit)}",
         "StandardError": "inherit",
     }
-    command = ["systemd-run", f"--unit={unit}", f"--description={title}", "--no-block", "--quiet"]
+    launch(unit, argv, title, properties, {"LC_ALL": "C", **(env or {})}, "--no-block")
+    return wait(unit, timeout)
+
+
+def launch(
+    unit: str,
+    argv: t.Sequence[str],
+    title: str,
+    properties: t.Mapping[str, str],
+    env: t.Optional[t.Mapping[str, str]] = None,
+    option: str = "--collect",
+) -> None:
+    """Start `argv` as `unit`; `option`: --collect leaves no unit behind, --no-block does not wait until it runs."""
+    command = ["systemd-run", f"--unit={unit}", f"--description={title}", "--quiet", option]
     command += [f"--property={name}={value}" for name, value in properties.items()]
-    command += [f"--setenv={name}={value}" for name, value in {"LC_ALL": "C", **(env or {})}.items()]
+    command += [f"--setenv={name}={value}" for name, value in (env or {}).items()]
     started = run([*command, *argv], timeout=30)
     if not started.success:
         raise HostError(f"systemd-run cannot start {unit}: {started.err.strip() or started.state}")
-    return wait(unit, timeout)
+
+
+def alive(unit: str) -> bool:
+    """Whether it runs, or is on its way up or down. Without systemd nothing does."""
+    return _managed() and _show(unit).get("ActiveState") in ("activating", "active", "deactivating", "reloading")
 
 
 def wait(unit: str, timeout: float) -> Outcome:

@@ -35,10 +35,11 @@ options:
     type: str
     default: /health
   checks:
-    description: What must work. V(stream) uses the chat interface where V(chat) is asked for too.
+    description:
+      - What must work. V(stream) uses the chat interface where V(chat) is asked for too; V(image) is a chat about a small red picture.
     type: list
     elements: str
-    choices: [completion, chat, stream, embedding]
+    choices: [completion, chat, image, stream, embedding]
     default: [completion]
   prompt:
     description: What is asked.
@@ -62,6 +63,12 @@ options:
     default: 30
   unit:
     description: systemd unit of the endpoint, watched while waiting. Empty watches none.
+    type: str
+    default: ''
+  metrics:
+    description:
+      - Path of the engine's metrics, such as C(/metrics), or C(/prometheus/metrics) of TensorRT-LLM. They are read after all checks
+        passed, for RV(cache). Empty reads none.
     type: str
     default: ''
   ca:
@@ -105,6 +112,13 @@ checks:
   returned: success
   type: dict
   sample: {completion: {text: " Paris.", tokens: 2, seconds: 0.061}}
+cache:
+  description:
+    - What the engine's metrics say of its cache. C(engine), C(metric), C(tokens), C(blocks), C(block_size) and C(labels), of several
+      engines behind one address the one with the fewest tokens. Empty where they do not say.
+  returned: success, with O(metrics)
+  type: dict
+  sample: {engine: vllm, metric: "vllm:cache_config_info", tokens: 919824, blocks: 57489, block_size: 16, labels: {cache_dtype: auto}}
 waited:
   description: Seconds until everything passed.
   returned: success
@@ -121,6 +135,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._cache_metrics import cache_of
 from ..module_utils._endpoint import Endpoint, NotReady
 from ..module_utils._endpoint_wait import Gone, Wish, last_lines, wait
 from ..module_utils._errors import HostError
@@ -139,7 +154,7 @@ def main() -> None:
             "checks": {
                 "type": "list",
                 "elements": "str",
-                "choices": ["completion", "chat", "stream", "embedding"],
+                "choices": ["completion", "chat", "image", "stream", "embedding"],
                 "default": ["completion"],
             },
             "prompt": {"type": "str", "default": "The capital of France is"},
@@ -148,6 +163,7 @@ def main() -> None:
             "timeout": {"type": "float", "default": 600},
             "request_timeout": {"type": "float", "default": 30},
             "unit": {"type": "str", "default": ""},
+            "metrics": {"type": "str", "default": ""},
             "ca": {"type": "path"},
             "validate_certs": {"type": "bool", "default": True},
         },
@@ -166,6 +182,8 @@ def main() -> None:
 def _wait(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     check_seconds(options, "timeout", least=0)  # 0: one look
     check_seconds(options, "request_timeout", least=0.1)
+    if options["metrics"] and not options["metrics"].startswith("/"):
+        raise HostError(f"metrics is {options['metrics']!r}; expected a path such as /metrics")
     if not 1 <= options["max_tokens"] <= 4096:
         raise HostError(f"max_tokens is {options['max_tokens']}; expected 1 to 4096")
     try:
@@ -180,7 +198,10 @@ def _wait(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         key = (text or "").strip()
     endpoint = Endpoint(options["url"], key, options["request_timeout"], options["ca"] or "", options["validate_certs"])
     wish = Wish(options["health"], options["model"], options["checks"], options["prompt"], options["max_tokens"], options["expect"])
-    return wait(endpoint, wish, options["timeout"], options["unit"])
+    answer = wait(endpoint, wish, options["timeout"], options["unit"])
+    if options["metrics"]:
+        answer["cache"] = cache_of(endpoint.text(options["metrics"])) or {}
+    return answer
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ description:
     them), and computes parallelism, context length, sequences and memory share for vLLM, SGLang or TensorRT-LLM, each with its
     reason, and the cache that the engine will report. See C(docs/planner.md).
   - A model that does not fit is a failure that names what would fit (more GPUs, FP8 cache, shorter context, other weights), each computed.
-  - With O(metrics) it compares a running vLLM with its plan.
+  - With O(metrics) or O(cache) it compares a running engine with its plan.
 options:
   model:
     description: Folder of the model's snapshot on the host.
@@ -115,8 +115,13 @@ options:
     type: dict
     default: {}
   metrics:
-    description: Text of the running engine's C(/metrics), to compare with the plan.
+    description:
+      - Text of the running engine's metrics, to compare with the plan. vLLM's C(/metrics), SGLang's with C(--enable-metrics),
+        TensorRT-LLM's C(/prometheus/metrics) with C(return_perf_metrics).
     type: str
+  cache:
+    description: Instead of O(metrics), what M(gpufleet.inference.endpoint_check) returned as C(cache).
+    type: dict
   workload:
     description: What the instance is for. Adds RV(advice), which engine to take and why.
     type: str
@@ -164,13 +169,19 @@ EXAMPLES = r"""
     gpus: [0]
     workload: long_context
 
+- name: The engine answers, and says what cache it has
+  gpufleet.inference.endpoint_check:
+    url: http://127.0.0.1:8000
+    metrics: /metrics
+  register: running
+
 - name: Compare the running engine with the plan
   gpufleet.inference.engine_plan:
     model: /srv/models/llama-3.1-70b
     engine: vllm
     version: 0.33.0
     count_used: false
-    metrics: "{{ lookup('url', 'http://127.0.0.1:8000/metrics', split_lines=false) }}"
+    cache: "{{ running.cache }}"
 """
 
 RETURN = r"""

@@ -165,12 +165,12 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import _model_work
-from ..module_utils._carried import source_of
-from ..module_utils._errors import HostError
+from ..module_utils._errors import HostError, WorkError
+from ..module_utils._job import Job, Kind
 from ..module_utils._model_hub import Hub, ModelError
-from ..module_utils._model_job import Unit, carried
 from ..module_utils._model_layout import Layout
 
+KIND = Kind("gpufleet-model", "gpufleet_models", "_model_work")
 KEYS = (
     "name",
     "store",
@@ -224,7 +224,7 @@ def main() -> None:
         _refuse(module.params)
         module.exit_json(**_step(module))
     except HostError as exc:
-        module.fail_json(msg=f"model {module.params['name']}: {exc}", reason=exc.reason if isinstance(exc, ModelError) else "failed")
+        module.fail_json(msg=f"model {module.params['name']}: {exc}", reason=exc.reason if isinstance(exc, WorkError) else "failed")
     except OSError as exc:
         module.fail_json(msg=f"model {module.params['name']}: {exc.filename or 'the store'}: {exc.strerror or exc}", reason="failed")
 
@@ -232,21 +232,21 @@ def main() -> None:
 def _step(module: AnsibleModule) -> dict[str, t.Any]:
     options = module.params
     layout = Layout(options["store"], options["name"])
-    unit = Unit(options["name"])
+    unit = Job(KIND, options["name"])
     if options["state"] == "absent":
         return _absent(layout, unit, module.check_mode)
     job = {key: options[key] for key in KEYS}
     if options["step"] == "poll":
         return {"changed": True, "current": layout.current, **unit.status()}
     if options["step"] == "start":
-        begun = unit.start(job, options["token"] or "", carried(source_of))
-        return {"changed": True, "unit": unit.name, "attached": not begun}
+        begun = unit.start(job, {"token": options["token"] or ""}, title=f"model {job['name']}")
+        return {"changed": True, "unit": unit.unit, "attached": not begun}
     return _plan(job, options["token"] or "", layout, unit)
 
 
-def _plan(job: dict[str, t.Any], token: str, layout: Layout, unit: Unit) -> dict[str, t.Any]:
+def _plan(job: dict[str, t.Any], token: str, layout: Layout, unit: Job) -> dict[str, t.Any]:
     state = _model_work.state_of(job)
-    answer: dict[str, t.Any] = {"changed": state.work, "current": layout.current, "unit": unit.name}
+    answer: dict[str, t.Any] = {"changed": state.work, "current": layout.current, "unit": unit.unit}
     if not state.work:
         return {**answer, "path": layout.in_use()}
     if state.fetch and not unit.running():
@@ -255,9 +255,9 @@ def _plan(job: dict[str, t.Any], token: str, layout: Layout, unit: Unit) -> dict
     return {**answer, "path": layout.in_use(), "identity": state.identity}
 
 
-def _absent(layout: Layout, unit: Unit, check: bool) -> dict[str, t.Any]:
+def _absent(layout: Layout, unit: Job, check: bool) -> dict[str, t.Any]:
     if unit.running():
-        raise ModelError("busy", f"{unit.name} is fetching it; stop it first: systemctl stop {unit.name}")
+        raise ModelError("busy", f"{unit.unit} is fetching it; stop it first: systemctl stop {unit.unit}")
     there = os.path.isdir(layout.root)
     if there and not check:
         _model_work.remove(layout)

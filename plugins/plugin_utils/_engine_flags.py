@@ -32,6 +32,8 @@ SECRET = re.compile(
     r"(^|[-_])(api[-_]key|hf[-_]token|password|secret(_access)?_key|auth_token)$|^HF_TOKEN$|^HUGGING_FACE_HUB_TOKEN$", re.IGNORECASE
 )
 Policy = t.Literal["warn", "block"]
+BUILD = "tensorrt_llm_build"
+"""Name in the rows of TensorRT-LLM's builder, whose options are judged like those of a server."""
 
 
 def check_args(
@@ -57,7 +59,8 @@ class _Check:
         self.version, self.name, self.owned = version, name, owned
         self.table: Table | None = table(matrix, engine)
         self.hints = Hints(matrix, engine, version, self.table)
-        self.title = TITLE.get(engine, engine)
+        self.title = "trtllm-build" if engine == BUILD else TITLE.get(engine, engine)
+        self.program = "build" if engine == BUILD else "server"
         self.what = f"{self.title} {version or 'of any version'}"
         # Names that a newer (or older) release than the rows' may well have.
         self.unknown: Policy = "block" if self.table and version and self.table.knows(version) else unknown
@@ -118,7 +121,7 @@ class _Check:
 
     def _gone(self, item: str, row: t.Any, where: str, when: str, instead: str | None) -> Finding:
         flag = where == "args"
-        message = f"{item} {when} of {self.title}" + ("; an unknown flag stops the server." if flag else "; it has no effect.")
+        message = f"{item} {when} of {self.title}" + (f"; an unknown flag stops the {self.program}." if flag else "; it has no effect.")
         needed = f"{'arguments' if flag else 'variables'} that {self.what} knows"
         return self._finding("gone", _weight(where), item, message, needed, instead, where, row)
 
@@ -133,7 +136,7 @@ class _Check:
             close = begun if len(begun) == 1 else get_close_matches(given.name, names, n=1)
             nearest = f"--{close[0]}" if close else None
             row = list(self.table.flags.values())[0].row  # noqa: RUF015
-            end = "the server would take it for that one" if len(begun) == 1 else "an unknown flag stops the server"
+            end = f"the {self.program} would take it for that one" if len(begun) == 1 else f"an unknown flag stops the {self.program}"
             message = f"{self.what} has no flag {given.shown}; {end}."
             yield self._finding("unknown", self.unknown, given.shown, message, f"a flag of {self.what}", nearest, "args", row)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from . import _engine_interface
 from ._engine_instance import Instance
 from ._engine_lifecycle import Lifecycle
 
@@ -56,8 +57,10 @@ def environment(instance: Instance, life: Lifecycle, rank: int) -> dict[str, str
     out = {}
     if life.engine == "vllm":
         out["VLLM_HOST_IP"] = nodes["members"][rank]["address"]
+    if life.engine == "sglang":
+        out["SGLANG_HOST_IP"] = nodes["members"][rank]["address"]
     if nodes.get("interface"):
-        out.update(NCCL_SOCKET_IFNAME=nodes["interface"], GLOO_SOCKET_IFNAME=nodes["interface"])
+        out.update(_engine_interface.variables(nodes["interface"]))
     if nodes.get("rdma"):
         out["NCCL_IB_HCA"] = nodes["rdma"]
     return out

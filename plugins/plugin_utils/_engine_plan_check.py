@@ -1,46 +1,42 @@
 # Copyright (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A running vLLM against its plan: reads `vllm:cache_config_info` of /metrics and judges. Pure. Private to the collection."""
+"""A running engine against its plan: reads what its metrics say of the cache, and judges. Pure. Private to the collection."""
 
 from __future__ import annotations
 
-import re
 import typing as t
 
+from ..module_utils._cache_metrics import Cache, cache_of
 from ._contracts import Finding, named_finding
 
-METRIC = "vllm:cache_config_info"
 TOLERANCE = 0.03
 TOLERANCE_GPU = 0.01
 """Of the GPU's memory: the overheads of a small cache weigh more than 3 % of it."""
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_SOURCE = "metric vllm:cache_config_info of the running engine"
-
-
-def cache_config(text: str) -> dict[str, str] | None:
-    """Labels of the metric; of several engines the one with the fewest tokens, since it fills first. None: it is not there."""
-    found = [dict(_LABEL.findall(line)) for line in text.splitlines() if line.startswith(METRIC + "{")]
-    return min(found, key=lambda labels: _number(labels.get("kv_cache_size_tokens"), float("inf")), default=None)
 
 
 def compare(plan: t.Mapping[str, t.Any], text: str, gpu_total: int) -> list[Finding]:
-    """plan: EnginePlan.to_dict(). No finding: the engine has what was planned."""
-    labels = cache_config(text)
-    if labels is None:
+    """As compare_cache, of the text of the metrics."""
+    return compare_cache(plan, cache_of(text), gpu_total)
+
+
+def compare_cache(plan: t.Mapping[str, t.Any], cache: Cache | None, gpu_total: int) -> list[Finding]:
+    """plan: EnginePlan.to_dict(); cache: cache_of(), or what endpoint_check returns. No finding: the engine has what was planned."""
+    if cache is None or not cache["tokens"]:
         return [
             _finding(
                 "plan_unseen",
                 "warn",
                 "The engine's metrics do not say what cache it has.",
                 "nothing",
-                METRIC,
-                "Look at /metrics of the instance: releases before 0.9 and other engines have no such metric.",
+                "vllm:cache_config_info, sglang:max_total_num_tokens or trtllm_kv_cache_max_blocks",
+                "Look at the metrics of the instance: SGLang needs enable-metrics, TensorRT-LLM return_perf_metrics, vLLM 0.9 or newer.",
+                "metrics of the running engine",
             )
         ]
-    out = list(_settings(plan, labels))
-    predicted = plan["predicted"]
-    seen = _number(labels.get("kv_cache_size_tokens"), 0) or _number(labels.get("num_gpu_blocks"), 0) * _number(labels.get("block_size"), 0)
+    source = f"metric {cache['metric']} of the running engine"
+    out = list(_settings(plan, cache["labels"], source))
+    predicted, seen = plan["predicted"], cache["tokens"]
     wanted = predicted["kv_tokens"]
     allowed = max(TOLERANCE, TOLERANCE_GPU * gpu_total / max(1, predicted["kv_bytes"]))
     off = seen / wanted - 1 if wanted else 0.0
@@ -50,18 +46,20 @@ def compare(plan: t.Mapping[str, t.Any], text: str, gpu_total: int) -> list[Find
             _finding(
                 "plan_cache",
                 "warn",
-                f"The engine has {int(seen)} tokens of cache, {abs(off):.1%} {'less' if less else 'more'} than the planned {wanted}.",
-                f"{int(seen)} tokens",
+                f"The engine has {seen} tokens of cache, {abs(off):.1%} {'less' if less else 'more'} than the planned {wanted}.",
+                f"{seen} tokens",
                 f"{wanted} tokens within {allowed:.1%}",
                 "Something else holds memory of this GPU, or the engine runs with other arguments than planned: compare its command line."
                 if less
                 else "Store what the engine measured as the host's own figures (measured) and plan again.",
+                source,
             )
         )
     return out
 
 
-def _settings(plan: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> t.Iterator[Finding]:
+def _settings(plan: t.Mapping[str, t.Any], labels: t.Mapping[str, str], source: str) -> t.Iterator[Finding]:
+    """Settings that vLLM repeats in its labels."""
     args = plan["args"]
     pairs = (("memory_fraction", "gpu_memory_utilization", float), ("kv_cache_dtype", "cache_dtype", str))
     for ours, theirs, kind in pairs:
@@ -77,14 +75,15 @@ def _settings(plan: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> t.Ite
                 str(seen),
                 str(args[ours]),
                 "Restart the instance with the planned arguments.",
+                source,
                 subject=ours,
             )
 
 
-def measured_parts(labels: t.Mapping[str, str], plan: t.Mapping[str, t.Any]) -> dict[str, float]:
+def measured_parts(cache: Cache, plan: t.Mapping[str, t.Any]) -> dict[str, float]:
     """The host's own figure to plan with from now on: what beyond the known parts was missing from (or left over for) the cache, in MiB."""
     predicted = plan["predicted"]
-    seen = _number(labels.get("num_gpu_blocks"), 0)
+    seen = cache["blocks"]
     if not seen or not predicted["blocks"]:
         return {}
     block = predicted["kv_bytes"] / predicted["blocks"]
@@ -98,5 +97,7 @@ def _number(text: t.Any, default: float) -> float:
         return default
 
 
-def _finding(name: str, severity: t.Any, message: str, found: str, needed: str, fix: str, subject: str | None = None) -> Finding:
-    return named_finding("engine", name, severity, message, _SOURCE, found=found, needed=needed, fix=fix, subject=subject)
+def _finding(
+    name: str, severity: t.Any, message: str, found: str, needed: str, fix: str, source: str, subject: str | None = None
+) -> Finding:
+    return named_finding("engine", name, severity, message, source, found=found, needed=needed, fix=fix, subject=subject)

@@ -101,6 +101,7 @@ CATALOG: dict[str, str] = {
     "engine.argument_deprecated": "A flag is deprecated in this engine version.",
     "engine.argument_owned": "A flag contradicts what the instance itself says.",
     "engine.argument_secret": "A secret stands in args or env, where others can read it.",
+    "engine.build_gone": "This release of TensorRT-LLM builds no TensorRT engines; it serves checkpoints as they are.",
     "engine.advisory": "Security advisories apply to this engine version.",
     "engine.unfixed_advisory": "An advisory without a fixed release applies to this engine.",
     "model.does_not_exist": "There is no such model.",

@@ -5,7 +5,7 @@ requests get 500, SGLang's turns 503 while they are still taken; vLLM's server e
 /v1 only (vLLM) or all but health and metrics (SGLang). Not as in the real ones: text, speed, memory, flags.
 
 As a program: python3 engine_server.py --engine vllm --port 8000 --model chat [--api-key KEY] [--script FILE]; FILE is JSON, read anew for
-each request: {"delay": seconds per token, "status": 503, "break": true, "text": "…", "die": true}.
+each request: {"delay": seconds per token, "status": 503, "break": true, "text": "…", "die": true, "blind": true (takes no images)}.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._json(int(sick), {})
         if path == "/v1/models":
             return self._json(200, {"object": "list", "data": [] if script.get("no_models") else [{"id": owner.model, "object": "model"}]})
-        if path == "/metrics":
-            return self._answer(200, b"vllm:num_requests_running 0\n", "text/plain")
+        if path == "/metrics":  # more lines of it by "metrics" of the script
+            return self._answer(200, b"vllm:num_requests_running 0\n" + str(script.get("metrics", "")).encode(), "text/plain")
         if body is None or not path.startswith("/v1/"):
             return self._json(404, {"error": "not found"})
         if script.get("status"):
@@ -91,6 +91,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._json(500, {"error": "cannot schedule new futures after shutdown"})
         if body.get("model") != owner.model:
             return self._json(404, {"error": f"model {body.get('model')} does not exist"})
+        if script.get("blind") and any(isinstance(message.get("content"), list) for message in body.get("messages") or ()):
+            return self._json(400, {"error": "this model takes no images"})
         with owner.lock:
             owner.active += 1
         try:

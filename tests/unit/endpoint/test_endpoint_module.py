@@ -34,6 +34,15 @@ def test_an_endpoint_that_answers(engine: EngineServer, tmp_path: Path, python: 
     assert found["checks"]["stream"]["tokens"] == 8
 
 
+def test_what_the_engine_says_of_its_cache_comes_with_the_answer(engine: EngineServer) -> None:
+    engine.script = {"metrics": 'vllm:cache_config_info{block_size="16",num_gpu_blocks="10",kv_cache_size_tokens="160"} 1.0\n'}
+    found = run(PYTHONS[0], url=engine.url, metrics="/metrics")
+    assert (found["cache"]["engine"], found["cache"]["tokens"], found["cache"]["blocks"]) == ("vllm", 160, 10)
+    engine.script = {}
+    assert run(PYTHONS[0], url=engine.url, metrics="/metrics")["cache"] == {}
+    assert "cache" not in run(PYTHONS[0], url=engine.url)
+
+
 def test_one_that_does_not(engine: EngineServer) -> None:
     engine.key = "secret"
     found = run(PYTHONS[0], url=engine.url, api_key="not-it", timeout=0)
@@ -48,6 +57,8 @@ def test_one_that_does_not(engine: EngineServer) -> None:
         ({"url": "localhost:8000"}, "expected http or https"),
         ({"expect": "("}, "no regular expression"),
         ({"max_tokens": 0}, "expected 1 to 4096"),
+        ({"metrics": "metrics"}, "expected a path such as /metrics"),
+        ({"metrics": "/nothing"}, "/nothing answers 404"),
         ({"api_key_file": "/nonexistent"}, "which is not there"),
         ({"url": "http://127.0.0.1:1"}, "refuses connections"),
     ],

@@ -9,7 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_plan_check import cache_config, compare, measured_parts
+from ansible_collections.gpufleet.inference.plugins.module_utils._cache_metrics import cache_of
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._engine_plan_check import compare, measured_parts
 
 from .conftest import h200, model, planned
 
@@ -63,9 +64,9 @@ def test_no_metric_is_said(plan: dict[str, t.Any]) -> None:
 
 
 def test_the_smallest_of_several_engines_counts() -> None:
-    labels = cache_config(metrics(500, engine="0") + metrics(400, engine="1"))
-    assert labels
-    assert labels["engine"] == "1"
+    cache = cache_of(metrics(500, engine="0") + metrics(400, engine="1"))
+    assert cache
+    assert cache["labels"]["engine"] == "1"
 
 
 def test_a_correction_brings_the_next_plan_to_what_was_seen(plan: dict[str, t.Any]) -> None:
@@ -75,9 +76,51 @@ def test_a_correction_brings_the_next_plan_to_what_was_seen(plan: dict[str, t.An
     from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_load import load_matrix
 
     seen = int(plan["predicted"]["kv_tokens"] * 0.9) // 16 * 16
-    labels = cache_config(metrics(seen))
-    assert labels
-    own = constants_for(load_matrix(), "vllm", "0.26.0", measured_parts(labels, plan))
+    cache = cache_of(metrics(seen))
+    assert cache
+    own = constants_for(load_matrix(), "vllm", "0.26.0", measured_parts(cache, plan))
     again = make(model("llama-3.1-8b"), h200(), Wish("vllm", "0.26.0", memory_fraction=0.92, max_model_len=32768), own)
     assert again.predicted
     assert again.predicted.kv_tokens == pytest.approx(seen, rel=1e-4)
+
+
+OTHERS: list[tuple[str, str, int, str]] = [
+    ("sglang", 'sglang:max_total_num_tokens{model_name="m",tp_rank="0"} 2.022119e+06\n', 2022119, "sglang:max_total_num_tokens"),
+    ("sglang", 'sglang:cache_config_info{page_size="16",num_pages="1000"} 1.0\n', 16000, "sglang:cache_config_info"),
+    (
+        "tensorrt_llm",
+        'trtllm_kv_cache_max_blocks{model_name="m"} 1000\ntrtllm_kv_cache_tokens_per_block{model_name="m"} 32.0\n',
+        32000,
+        "trtllm_kv_cache_max_blocks",
+    ),
+    ("tensorrt_llm", '[{"iter": 1}, {"iter": 2, "kvCacheStats": {"maxNumBlocks": 10, "tokensPerBlock": 32}}]', 320, "kvCacheStats"),
+    (
+        "vllm",
+        'vllm:cache_config_info{block_size="16",num_gpu_blocks="100",kv_cache_size_tokens="None"} 1.0\n',
+        1600,
+        "vllm:cache_config_info",
+    ),
+]
+
+
+@pytest.mark.parametrize(("engine", "text", "tokens", "metric"), OTHERS, ids=[f"{row[0]} {row[3]}" for row in OTHERS])
+def test_each_engine_is_read_in_its_own_way(engine: str, text: str, tokens: int, metric: str) -> None:
+    cache = cache_of("# HELP x y\n" + text if not text.startswith("[") else text)
+    assert cache
+    assert (cache["engine"], cache["tokens"], cache["metric"]) == (engine, tokens, metric)
+
+
+def test_a_gauge_that_is_newer_wins_over_the_labels_of_old(plan: dict[str, t.Any]) -> None:
+    text = 'sglang:cache_config_info{page_size="1",num_pages="5"} 1.0\nsglang:max_total_num_tokens{tp_rank="0"} 500\n'
+    cache = cache_of(text)
+    assert cache
+    assert cache["tokens"] == 500
+    (finding,) = compare(plan, text, TOTAL)
+    assert finding.source == "metric sglang:max_total_num_tokens of the running engine"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "[1]", "trtllm_kv_cache_max_blocks 5\n", "sglang:max_total_num_tokens NaN\n", "vllm:cache_config_info{} 1\n"]
+)
+def test_metrics_that_do_not_say_are_a_finding(plan: dict[str, t.Any], text: str) -> None:
+    assert [finding.id for finding in compare(plan, text, TOTAL)] == ["engine.plan_unseen"]

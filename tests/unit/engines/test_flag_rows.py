@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_model i
 from ansible_collections.gpufleet.inference.plugins.plugin_utils._versions import is_version, key
 
 ENGINES = ("vllm", "sglang", "tensorrt_llm")
+TABLES = (*ENGINES, "tensorrt_llm_build")
 
 
 def test_a_line_is_read() -> None:
@@ -33,7 +34,7 @@ def test_a_line_that_is_none_is_named(line: str) -> None:
         parse(line, {})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", TABLES)
 def test_every_line_of_the_rows_is_read_and_names_releases_in_order(matrix: Matrix, engine: str) -> None:
     known = table(matrix, engine)
     assert known
@@ -50,7 +51,7 @@ def test_every_line_of_the_rows_is_read_and_names_releases_in_order(matrix: Matr
         assert all(key(known.first) <= key(version) <= key(known.last) for version in versions), text
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", TABLES)
 def test_no_alias_is_the_name_of_another_flag_in_the_same_release(matrix: Matrix, engine: str) -> None:
     known = table(matrix, engine)
     assert known

@@ -61,6 +61,26 @@ def test_a_plan_from_files_and_gpus(play: Play, options: dict[str, Any], folder:
     assert "ansible_facts" not in again
 
 
+def test_a_running_engine_is_compared_with_its_plan(play: Play, options: dict[str, Any]) -> None:  # noqa: F811
+    wish = {**options, "config": MODELS["llama-3.1-8b"]["config"], "gpus": ["0"], "memory_fraction": 0.92, "count_used": False}
+    good, less, silent, wrong = play(
+        {
+            PLAN: {
+                **wish,
+                "cache": {"engine": "vllm", "metric": "vllm:cache_config_info", "tokens": 919824, "labels": {"cache_dtype": "auto"}},
+            }
+        },
+        {PLAN: {**wish, "cache": {"tokens": 500000, "labels": {}}}},
+        {PLAN: {**wish, "metrics": "nothing 1\n"}},
+        {PLAN: {**wish, "cache": {"tokens": "many"}}},
+    )
+    assert [finding["id"] for finding in good["plan"]["findings"]] == []
+    assert [finding["id"] for finding in less["plan"]["findings"]] == ["engine.plan_cache"]
+    assert less["failed"] is False
+    assert [finding["id"] for finding in silent["plan"]["findings"]] == ["engine.plan_unseen"]
+    assert "expected what endpoint_check returns" in wrong["msg"]
+
+
 def test_broken_input_is_named(play: Play, options: dict[str, Any], folder: Path) -> None:  # noqa: F811
     config = MODELS["llama-3.1-8b"]["config"]
     with (folder / "model.safetensors").open("r+b") as file:
