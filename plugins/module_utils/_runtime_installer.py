@@ -36,9 +36,9 @@ _REASONS = (
 
 
 class Sources(t.NamedTuple):
-    """Where packages come from. Without `index` only `find_links` count."""
+    """Where packages come from. Without `index_url` only `find_links` count."""
 
-    index: str
+    index_url: str
     extra: t.Sequence[str]
     find_links: t.Sequence[str]
     username: str
@@ -54,19 +54,19 @@ def uv_program() -> str:
 def environment(uv: bool, sources: Sources, cache: str, private: str, password: str) -> dict[str, str]:
     """Variables of the installer; `private` is a folder that only root reads and that goes when the work ends."""
     netrc = os.path.join(private, "netrc")
-    host = urllib.parse.urlsplit(sources.index).hostname or ""
+    host = urllib.parse.urlsplit(sources.index_url).hostname or ""
     write_text(
         netrc, f"machine {host}\nlogin {sources.username}\npassword {password}\n" if password and host else "", mode=0o600, dir_mode=0o700
     )
     common = {"NETRC": netrc, "HOME": private, **({"SSL_CERT_FILE": sources.cert, "PIP_CERT": sources.cert} if sources.cert else {})}
     if uv:
-        index = {"UV_DEFAULT_INDEX": sources.index} if sources.index else {}
-        more = {"UV_INDEX": " ".join(sources.extra)} if sources.extra and sources.index else {}
+        index = {"UV_DEFAULT_INDEX": sources.index_url} if sources.index_url else {}
+        more = {"UV_INDEX": " ".join(sources.extra)} if sources.extra and sources.index_url else {}
         links = {"UV_FIND_LINKS": ",".join(sources.find_links)} if sources.find_links else {}
         fixed = {"UV_NO_CONFIG": "1", "UV_CACHE_DIR": cache, "UV_PYTHON_DOWNLOADS": "never", "UV_INDEX_STRATEGY": "unsafe-best-match"}
         # Any index may have the file, since the hash says which file it is.
         return {**common, **fixed, **index, **more, **links, "UV_LINK_MODE": "hardlink", "UV_HTTP_TIMEOUT": "60"}
-    index = {"PIP_INDEX_URL": sources.index, "PIP_EXTRA_INDEX_URL": " ".join(sources.extra)} if sources.index else {"PIP_NO_INDEX": "1"}
+    index = {"PIP_INDEX_URL": sources.index_url, "PIP_EXTRA_INDEX_URL": " ".join(sources.extra)} if sources.index_url else {"PIP_NO_INDEX": "1"}
     fixed = {"PIP_CONFIG_FILE": os.devnull, "PIP_CACHE_DIR": cache, "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     return {**common, **fixed, **index, "PIP_FIND_LINKS": " ".join(sources.find_links), "PIP_PROGRESS_BAR": "off"}
 

@@ -29,7 +29,7 @@ def test_the_password_lies_in_a_file_of_root(tmp_path: Path, uv: bool) -> None:
 
 @pytest.mark.parametrize("uv", [True, False])
 def test_offline_means_no_index(tmp_path: Path, uv: bool) -> None:
-    env = installer.environment(uv, SOURCES._replace(index=""), "/cache", str(tmp_path), "")
+    env = installer.environment(uv, SOURCES._replace(index_url=""), "/cache", str(tmp_path), "")
     assert "example.com" not in " ".join(env.values())
     assert "--no-index" in installer.command("/opt/uv" if uv else "", "/build", "/lock", index=False)
 
