@@ -38,10 +38,14 @@ GATES: dict[str, frozenset[str] | None] = {
     "cuda": frozenset({"cuda", "cudnn", "nccl", "matrix", "policy"}),
     "power": frozenset({"power", "matrix", "policy"}),
     "container_toolkit": frozenset({"container_toolkit", "container_engine", "matrix", "policy"}),
+    "engines": frozenset({"engine", "model", "matrix", "policy"}),
 }
 
 # Components whose planner needs more than the shared facts. The answer stays within the check: it may hold credentials.
-DETAILS: dict[str, tuple[str, tuple[str, ...]]] = {"container_toolkit": ("container_info", ("rootless_users",))}
+DETAILS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "container_toolkit": ("container_info", ("rootless_users",)),
+    "engines": ("engine_info", ()),
+}
 
 GPU_INFO_OPTIONS = ("nvml_timeout", "nvml_library", "python_path", "sysfs_root", "procfs_root", "expected_gpus")
 
@@ -153,17 +157,31 @@ class ActionModule(ActionBase):
         return self._execute_module(module_name="gpufleet.inference.gpu_info", module_args=options, task_vars=task_vars)
 
     def _details(self, args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """What the component's own module reads, under the module's name; nothing for most components."""
+        """What the component's own module reads, under the module's name, and the models it asks for; nothing for most components."""
         if args["component"] not in DETAILS:
             return {}
         name, options = DETAILS[args["component"]]
         given = {option: args["desired"][option] for option in options if isinstance(args["desired"].get(option), list)}
         answer = self._execute_module(module_name=f"gpufleet.inference.{name}", module_args=given, task_vars=task_vars)
-        return {name: answer[name]} if name in answer else answer
+        if name not in answer:
+            return answer
+        wanted = getattr(_planner(args["component"]), "models", None)
+        return {name: answer[name], **({"model_info": self._models(wanted(args["desired"]), task_vars)} if wanted else {})}
+
+    def _models(self, folders: t.Sequence[str], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Folder → what model_info says, or {error: text}: a model that cannot be read is a finding of the planner."""
+        found = {}
+        for folder in folders:
+            answer = self._execute_module(module_name="gpufleet.inference.model_info", module_args={"path": folder}, task_vars=task_vars)
+            found[folder] = answer.get("model_info") or {"error": str(answer.get("msg") or "no answer").rstrip(".")}
+        return found
 
     def _plan(self, args: dict[str, t.Any], facts: dict[str, t.Any], matrix: t.Any, context: Context) -> Plan:
-        planner = importlib.import_module(f"..plugin_utils._plan_{args['component']}", __package__)
-        return t.cast(Plan, planner.plan(args["desired"], facts, matrix, context))
+        return t.cast(Plan, _planner(args["component"]).plan(args["desired"], facts, matrix, context))
+
+
+def _planner(component: str) -> t.Any:
+    return importlib.import_module(f"..plugin_utils._plan_{component}", __package__)
 
 
 # What may be asked for; the keys of `driver` and the others are judged by the rules that read them.

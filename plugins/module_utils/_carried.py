@@ -56,6 +56,8 @@ def install(package: str, files: t.Mapping[str, bytes]) -> str:
     for name, content in files.items():
         write_text(f"{fresh}/{name}", content.decode())
     write_text(f"{fresh}/{_MARK}", mark)
+    for part in (os.path.dirname(LIB), LIB, fresh):
+        os.chmod(part, 0o755)  # noqa: S103 - code that anyone may read, whatever the umask of this run is
     shutil.rmtree(old, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, old)

@@ -8,13 +8,16 @@ Ready means a real answer: an open port, a 200 on /health and a listed model eac
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import socket
 import ssl
+import struct
 import time
 import typing as t
 import urllib.parse
+import zlib
 
 from ._errors import HostError
 
@@ -72,8 +75,11 @@ class Endpoint:
         data, took = self._timed("/v1/completions", {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0})
         return self._answer(data, lambda choice: choice["text"], took)
 
-    def chat(self, model: str, prompt: str, tokens: int) -> Answer:
-        messages = [{"role": "user", "content": prompt}]
+    def chat(self, model: str, prompt: str, tokens: int, image: bool = False) -> Answer:
+        """With `image` the question comes with a picture, which only an engine that sees takes."""
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(red_square()).decode()}"}}
+        content: t.Any = [picture, {"type": "text", "text": prompt}] if image else prompt
+        messages = [{"role": "user", "content": content}]
         data, took = self._timed("/v1/chat/completions", {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0})
         return self._answer(data, lambda choice: choice["message"]["content"] or choice["message"].get("reasoning_content") or "", took)
 
@@ -184,6 +190,17 @@ class Endpoint:
         if isinstance(exc, ConnectionRefusedError):
             return NotReady("refused", f"{where} refuses connections: nothing listens there")
         return NotReady("refused", f"{where}{path} broke off: {exc or type(exc).__name__}")
+
+
+def red_square(side: int = 64) -> bytes:
+    """A PNG (RFC 2083) of one colour, large enough for the patches of any vision encoder."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    rows = (b"\0" + b"\xff\0\0" * side) * side
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def _piece(event: t.Mapping[str, t.Any]) -> str:

@@ -25,7 +25,7 @@ class Wish(t.NamedTuple):
     model: str
     """Name that must be served; empty takes the first that is."""
     checks: t.Sequence[str]
-    """completion, chat, stream, embedding"""
+    """completion, chat, image, stream, embedding"""
     prompt: str
     tokens: int
     expect: str
@@ -58,8 +58,8 @@ def _one(endpoint: Endpoint, name: str, model: str, wish: Wish) -> dict[str, t.A
     answer: Answer
     if name == "completion":
         answer = endpoint.complete(model, wish.prompt, wish.tokens)
-    elif name == "chat":
-        answer = endpoint.chat(model, wish.prompt, wish.tokens)
+    elif name in ("chat", "image"):
+        answer = endpoint.chat(model, wish.prompt, wish.tokens, image=name == "image")
     else:
         answer = endpoint.stream(model, wish.prompt, wish.tokens, chat="chat" in wish.checks)
     if wish.expect and not re.search(wish.expect, answer.text):

@@ -45,6 +45,7 @@ _PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload"
 _TIMEOUT = 10.0
 _POWER = re.compile(r"nvidia-smi\b[^\n]*\s(?:-pl|--power-limit|-lgc|--lock-gpu-clocks)\b")
 _LARGE = 65536
+_OURS = re.compile(r"^Description=(vLLM|SGLang|TensorRT-LLM) \S+ instance ", re.M)
 
 
 class Files(t.NamedTuple):
@@ -54,6 +55,8 @@ class Files(t.NamedTuple):
     """Units of ours, of engines, and those that set power limits or clocks."""
     power: list[str]
     """The last kind, without ours."""
+    engines: dict[str, str]
+    """Units of role engine_service, whose names tell of no engine, and the engine of each."""
 
 
 def engine_of(name: str) -> t.Optional[str]:
@@ -62,7 +65,7 @@ def engine_of(name: str) -> t.Optional[str]:
 
 
 def scan_files(reader: Reader) -> Files:
-    names, power, seen = [], [], set()
+    names, power, seen, engines = [], [], set(), {}
     for folder in _DIRS:
         for name in reader.names(reader.fs(folder)):
             if name in seen or not name.endswith((".service", ".path", ".timer")) or name.partition(".")[0].endswith("@"):
@@ -71,9 +74,12 @@ def scan_files(reader: Reader) -> Files:
             owned = name.startswith(OWNED_UNIT_PREFIX)
             if owned or (name.endswith(".service") and engine_of(name)):
                 names.append(name)
+                ours = _OURS.search(reader.text(reader.fs(f"{folder}/{name}"), limit=_LARGE) or "") if owned else None
+                if ours:
+                    engines[name] = engine_of(ours.group(1)) or "other"
             elif folder == "/etc/systemd/system" and _POWER.search(reader.text(reader.fs(f"{folder}/{name}"), limit=_LARGE) or ""):
                 power.append(name)
-    return Files(names + power, power)
+    return Files(names + power, power, engines)
 
 
 def read_units(reader: Reader, extra: t.Iterable[str]) -> dict[str, dict[str, t.Any]]:
@@ -104,11 +110,13 @@ def parse_show(text: str) -> dict[str, dict[str, t.Any]]:
     return units
 
 
-def services(units: t.Mapping[str, t.Mapping[str, t.Any]], processes: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """The part `services`: units by name, and units or containers whose GPU processes are an engine's."""
+def services(
+    units: t.Mapping[str, t.Mapping[str, t.Any]], processes: t.Iterable[t.Mapping[str, t.Any]], ours: t.Mapping[str, str]
+) -> list[dict[str, t.Any]]:
+    """The part `services`: units by name, and units or containers whose GPU processes are an engine's. `ours`: Files.engines."""
     found = {}
     for name, unit in units.items():
-        engine = engine_of(name) if name.endswith(".service") else None
+        engine = (ours.get(name) or engine_of(name)) if name.endswith(".service") else None
         if engine:
             found[name] = {"unit": name, "engine": engine, "active": unit["active"], "owned": name.startswith(OWNED_UNIT_PREFIX)}
     for process in processes:

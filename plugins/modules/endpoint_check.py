@@ -35,10 +35,11 @@ options:
     type: str
     default: /health
   checks:
-    description: What must work. V(stream) uses the chat interface where V(chat) is asked for too.
+    description:
+      - What must work. V(stream) uses the chat interface where V(chat) is asked for too; V(image) is a chat about a small red picture.
     type: list
     elements: str
-    choices: [completion, chat, stream, embedding]
+    choices: [completion, chat, image, stream, embedding]
     default: [completion]
   prompt:
     description: What is asked.
@@ -138,7 +139,7 @@ def main() -> None:
             "checks": {
                 "type": "list",
                 "elements": "str",
-                "choices": ["completion", "chat", "stream", "embedding"],
+                "choices": ["completion", "chat", "image", "stream", "embedding"],
                 "default": ["completion"],
             },
             "prompt": {"type": "str", "default": "The capital of France is"},

@@ -60,7 +60,9 @@ def stack(instances: t.Iterable[Instance]) -> list[dict[str, t.Any]]:
 
 
 def _ranks(instance: Instance, gpus: int) -> t.Iterator[Finding]:
-    """More ranks than GPUs never start."""
+    """More ranks than GPUs never start; on the CPU they may share it."""
+    if instance["gpus"] == []:
+        return
     ranks = math.prod(instance["parallel"].values())
     nodes = len(instance["nodes"]["members"]) if instance["nodes"] else 1
     if ranks > gpus * nodes:

@@ -5,7 +5,7 @@ requests get 500, SGLang's turns 503 while they are still taken; vLLM's server e
 /v1 only (vLLM) or all but health and metrics (SGLang). Not as in the real ones: text, speed, memory, flags.
 
 As a program: python3 engine_server.py --engine vllm --port 8000 --model chat [--api-key KEY] [--script FILE]; FILE is JSON, read anew for
-each request: {"delay": seconds per token, "status": 503, "break": true, "text": "…", "die": true}.
+each request: {"delay": seconds per token, "status": 503, "break": true, "text": "…", "die": true, "blind": true (takes no images)}.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._json(500, {"error": "cannot schedule new futures after shutdown"})
         if body.get("model") != owner.model:
             return self._json(404, {"error": f"model {body.get('model')} does not exist"})
+        if script.get("blind") and any(isinstance(message.get("content"), list) for message in body.get("messages") or ()):
+            return self._json(400, {"error": "this model takes no images"})
         with owner.lock:
             owner.active += 1
         try:

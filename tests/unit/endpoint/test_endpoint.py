@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 import typing as t
+import zlib
 
 import pytest
 from engine_server import WORDS, EngineServer
 
-from ansible_collections.gpufleet.inference.plugins.module_utils._endpoint import Endpoint, NotReady
+from ansible_collections.gpufleet.inference.plugins.module_utils._endpoint import Endpoint, NotReady, red_square
 from ansible_collections.gpufleet.inference.plugins.module_utils._endpoint_wait import Gone, Wish, check, wait
 from ansible_collections.gpufleet.inference.plugins.module_utils._errors import HostError
 
@@ -33,6 +35,17 @@ def test_every_kind_of_answer_is_measured(engine: EngineServer) -> None:
     assert found["checks"]["stream"]["tpot_ms"] >= 9
     assert found["checks"]["embedding"] == {"length": 16}
     assert engine.calls.count("/v1/chat/completions") == 2, "chat and its stream"
+
+
+def test_an_engine_that_sees_is_shown_a_picture(engine: EngineServer) -> None:
+    wish = WISH._replace(checks=["image"])
+    assert check(Endpoint(engine.url), wish)["checks"]["image"]["tokens"] == len(WORDS)
+    engine.script = {"blind": True}
+    assert state(engine.url, wish) == "wrong"
+    assert "chat" in check(Endpoint(engine.url), WISH._replace(checks=["chat"]))["checks"], "without a picture it answers"
+    picture = red_square()
+    (size,) = struct.unpack(">I", picture[33:37])  # of IDAT, after signature (8) and IHDR (25)
+    assert len(zlib.decompress(picture[41 : 41 + size])) == 64 * (1 + 64 * 3)
 
 
 def test_a_listening_port_a_healthy_path_and_a_listed_model_are_not_ready(engine: EngineServer) -> None:

@@ -22,7 +22,6 @@ REFUSED: list[tuple[dict[str, t.Any], str, str, str | None]] = [
     ({"port": "8000x"}, "chat.port", "not a whole number", None),
     ({"name": "Chat One"}, "Chat One.name", "does not have the form", None),
     ({"version": "latest"}, "chat.version", "does not have the form", None),
-    ({"gpus": []}, "chat.gpus", "must not be empty", None),
     ({"gpus": ["0-3"]}, "chat.gpus[0]", "does not have the form", None),
     ({"gpus": "some"}, "chat.gpus", "does not have the form", None),
     ({"drain_seconds": 0}, "chat.drain_seconds", "not between", None),

@@ -185,10 +185,23 @@ def test_services() -> None:
         {"name": "python3", "unit": "train.service"},
         {"name": "VLLM::EngineCor", "unit": None},
     ]
-    assert _units.services(units, processes) == [
+    assert _units.services(units, processes, {}) == [
         {"unit": "a" * 64, "engine": "vllm", "active": "active", "owned": False},
         {"unit": "gpufleet-vllm-chat.service", "engine": "vllm", "active": "failed", "owned": True},
         {"unit": "research.service", "engine": "sglang", "active": "active", "owned": False},
+    ]
+
+
+def test_a_unit_of_ours_tells_its_engine_by_its_description(host: Any) -> None:
+    units = {"chat": "TensorRT-LLM 1.2.1 instance chat", "chat-ray": "Ray for vLLM instance chat (member 0)", "x": "vLLM 0.33.0 instance x"}
+    for name, text in units.items():
+        host.write(f"etc/systemd/system/gpufleet-engine-{name}.service", f"[Unit]\nDescription={text}\n")
+    files = _units.scan_files(host.reader())
+    assert files.engines == {"gpufleet-engine-chat.service": "tensorrt_llm", "gpufleet-engine-x.service": "vllm"}
+    shown = {name: {"active": "active"} for name in files.names}
+    assert [(row["unit"], row["engine"], row["owned"]) for row in _units.services(shown, [], files.engines)] == [
+        ("gpufleet-engine-chat.service", "tensorrt_llm", True),
+        ("gpufleet-engine-x.service", "vllm", True),
     ]
 
 
