@@ -66,7 +66,8 @@ def environment(uv: bool, sources: Sources, cache: str, private: str, password: 
         fixed = {"UV_NO_CONFIG": "1", "UV_CACHE_DIR": cache, "UV_PYTHON_DOWNLOADS": "never", "UV_INDEX_STRATEGY": "unsafe-best-match"}
         # Any index may have the file, since the hash says which file it is.
         return {**common, **fixed, **index, **more, **links, "UV_LINK_MODE": "hardlink", "UV_HTTP_TIMEOUT": "60"}
-    index = {"PIP_INDEX_URL": sources.index_url, "PIP_EXTRA_INDEX_URL": " ".join(sources.extra)} if sources.index_url else {"PIP_NO_INDEX": "1"}
+    indexes = {"PIP_INDEX_URL": sources.index_url, "PIP_EXTRA_INDEX_URL": " ".join(sources.extra)}
+    index = indexes if sources.index_url else {"PIP_NO_INDEX": "1"}
     fixed = {"PIP_CONFIG_FILE": os.devnull, "PIP_CACHE_DIR": cache, "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     return {**common, **fixed, **index, "PIP_FIND_LINKS": " ".join(sources.find_links), "PIP_PROGRESS_BAR": "off"}
 
