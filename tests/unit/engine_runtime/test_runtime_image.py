@@ -68,7 +68,9 @@ class Host:
 
     def job(self, name: str = NAME, **changes: t.Any) -> dict[str, t.Any]:
         job = {
-            "name": "vllm-0.33.0-podman", "engine": "vllm", "version": "0.33.0", "runtime": str(self.program), "image": name, "image_id": "",
+            "name": "vllm-0.33.0-podman",
+            "engine": "vllm", "version": "0.33.0", "runtime": str(self.program),
+            "image": name, "image_id": "",
             "archive": "", "refresh": False, "auth_file": "", "registry_username": "me", "size": 0, "reserve": 0, "keep": 1,
             "build_timeout": 20.0,
         }  # fmt: skip
