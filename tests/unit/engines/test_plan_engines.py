@@ -177,7 +177,12 @@ def _fail(info: dict[str, t.Any]) -> None:
         (_fail, "engines.start", "start", "none"),
         (lambda info: info["units"].pop(UNIT), "engines.start", "start", "none"),
         (lambda info: info["started_with"].update(chat=""), "engines.restart", "restart", "engine_restart"),
-        (lambda info: info["records"]["chat"].update(state="failed", failure={"stage": "ready", "text": "503"}), "engines.restart", "restart", "none"),
+        (
+            lambda info: info["records"]["chat"].update(state="failed", failure={"stage": "ready", "text": "503"}),
+            "engines.restart",
+            "restart",
+            "none",
+        ),
         (lambda info: info["started_with"].update(chat="older"), "engines.restart", "restart", "engine_restart"),
         (lambda info: info["units"][UNIT].update(need_daemon_reload=True), "engines.restart", "restart", "engine_restart"),
         (lambda info: info["units"][UNIT].update(enabled="disabled"), "engines.enable", "enable", "none"),
