@@ -26,6 +26,8 @@ SCHEMAS: dict[str, int] = {
     "driver_reload": 1,
     "cuda_record": 1,
     "model_record": 1,
+    "engine_runtime": 1,
+    "engine_images": 1,
     "package_files": 1,
     "run_lock": 1,
     "nvml_hung": 1,

