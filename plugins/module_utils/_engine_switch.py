@@ -60,7 +60,7 @@ class Change:
         self.records.end_switch()
         return {"changed": True, "answer": self.answer}
 
-    def _put_in_force(self, definition: Definition, keep_running: bool = False) -> None:
+    def _put_in_force(self, definition: Definition, keep_running: bool = False, back: bool = False) -> None:
         """Stop what there is, put this there, start it and wait for its answer."""
         others = [one for one in (self.old, self.cut_off, self.wanted) if one]
         if not keep_running:
@@ -68,8 +68,10 @@ class Change:
             for unit in reversed(list(dict.fromkeys(unit for one in others for unit in one.get("units") or ()))):
                 bound = max(int(one.get("stop_seconds") or 60) for one in others)
                 _systemctl("stop", unit, timeout=bound + _MARGIN)
-            self._phase("free")
-            free(definition["gpus"], definition["port"] if definition["ready"] else 0)
+            if not back:
+                # On the way back whoever is there was no obstacle to it before.
+                self._phase("free")
+                free(definition["gpus"], definition["port"] if definition["ready"] else 0)
         self._phase("publish")
         gone = {path for one in others for path in _paths(one)} - set(paths(definition))
         _leave(gone)
@@ -101,7 +103,7 @@ class Change:
         try:
             if stage == "stop":
                 raise HostError("what runs could not be stopped")
-            self._put_in_force(previous)
+            self._put_in_force(previous, back=True)
         except HostError as second:
             again = str(second)
         state = {**t.cast("dict[str, t.Any]", self.record), "failure": failure, "state": "failed" if again else "ok"}
