@@ -1,0 +1,26 @@
+# Copyright (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gateway's files as text. Pure; private to the collection.
+
+Interface: files(gateway, places) -> path → (text, mode). Keys of clients are there as SHA-256 only; the engines' keys have to be readable.
+"""
+
+from __future__ import annotations
+
+from ._gateway_config import render
+from ._gateway_places import Places
+from ._gateway_types import KEEP, Gateway
+
+PUBLIC, SECRET = 0o644, 0o600
+
+
+def files(gateway: Gateway, places: Places) -> dict[str, tuple[str, int]]:
+    """Every file of the gateway; HAProxy reads the secret ones as root before it becomes its own user."""
+    clients = sorted(f"{client.sha256} {client.name}\n" for client in gateway.clients)
+    keys = [f"{name} {group.api_key}\n" for group in gateway.groups if group.api_key for name in (group.name, group.name + KEEP)]
+    return {
+        places.config: (render(gateway, places), PUBLIC),
+        places.clients: ("".join(clients), SECRET),
+        places.engine_keys: ("".join(keys), SECRET),
+    }
