@@ -13,8 +13,8 @@ import typing as t
 
 HEADER = (
     "# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight"
-    " srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state srv_agent_state bk_f_forced_id srv_f_forced_id srv_fqdn srv_port"
-    " srvrecord srv_use_ssl srv_check_port srv_check_addr srv_agent_addr srv_agent_port"
+    " srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state srv_agent_state"
+    " bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr srv_agent_addr srv_agent_port"
 )
 MAINT, DRAIN = 0x01, 0x08
 """Bits of srv_admin_state that the command socket sets; the others come from configuration, tracking and name resolution."""
@@ -38,9 +38,22 @@ def admin_state(row: t.Mapping[str, str]) -> str:
     return "maint" if bits & MAINT else "drain" if bits & DRAIN else "ready"
 
 
+def servers_of(config: str) -> dict[str, list[str]]:
+    """Server → backends that have it, of a configuration file."""
+    found: dict[str, list[str]] = {}
+    backend = ""
+    for line in config.splitlines():
+        words = line.split()
+        if words and not line[0].isspace():
+            backend = words[1] if words[0] == "backend" and len(words) > 1 else ""
+        elif len(words) > 2 and words[0] == "server" and backend:
+            found.setdefault(words[1], []).append(backend)
+    return found
+
+
 def with_marks(text: str, marks: t.Mapping[str, str], groups: t.Mapping[str, t.Sequence[str]]) -> str:
-    """The state with every mark in it. `marks`: server → ready, maint or drain; `groups`: server → backends of the configuration."""
-    rows = parse(text)
+    """The state with every mark in it. `marks`: server → ready, maint or drain; `groups`: as servers_of says; other rows go."""
+    rows = [row for row in parse(text) if not groups or row["be_name"] in groups.get(row["srv_name"], ())]
     names = list(rows[0]) if rows else HEADER.split()[1:]
     known = {(row["be_name"], row["srv_name"]) for row in rows}
     for row in rows:

@@ -29,6 +29,8 @@ SCHEMAS: dict[str, int] = {
     "package_files": 1,
     "run_lock": 1,
     "nvml_hung": 1,
+    "gateway_marks": 1,
+    "gateway_record": 1,
 }
 """Number that this version writes, per kind of file (the $defs of schemas/state.schema.json)."""
 
@@ -38,6 +40,7 @@ SHAPES: dict[str, dict[str, type]] = {
     "cuda_record": {**_PACKAGES, "runfiles": dict, "runfile_pending": dict, "alternatives": list, "link": dict},
     "reboot_required": {"reasons": list},
     "driver_reload": {"units": list, "modules": list},
+    "gateway_marks": {"marks": dict},
 }
 """Parts that readers walk through: a file that was edited by hand is refused with its name, not by a traceback further on."""
 

@@ -3,27 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Text of haproxy.cfg: what holds for all requests. Pure; private to the collection.
 
-Interface: render(gateway, places) -> text. It holds no secret: keys are in maps (_gateway_files). Valid from HAProxy 2.6 on.
+Interface: render(gateway, places, identity) -> text. It holds no secret: keys are in maps (_gateway_files). Valid from HAProxy 2.6 on.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from ..module_utils._gateway_paths import MARK
 from ._gateway_backend import backend_lines
 from ._gateway_frontend import frontend_lines
 from ._gateway_places import Places
 from ._gateway_types import Gateway
 
-MARK = "# Written by Ansible role gpufleet.inference.gpu_gateway"
-"""First words of our configuration; a file without them is somebody else's."""
 
-
-def render(gateway: Gateway, places: Places) -> str:
-    """The whole file."""
+def render(gateway: Gateway, places: Places, identity: str = "") -> str:
+    """The whole file; `identity` is what the running process shall call itself."""
     sections: list[list[str]] = [
         [f"{MARK}; a change here is lost with the next run."],
-        ["global", *_global(gateway, places)],
+        ["global", *([f"description gpufleet {identity}"] if identity else []), *_global(gateway, places)],
         ["defaults", *_defaults(gateway)],
         ["frontend clients", *frontend_lines(gateway, places)],
     ]

@@ -8,19 +8,29 @@ Interface: files(gateway, places) -> path → (text, mode). Keys of clients are 
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 from ._gateway_config import render
 from ._gateway_places import Places
 from ._gateway_types import KEEP, Gateway
 
-PUBLIC, SECRET = 0o644, 0o600
+CONFIG, SECRET = 0o640, 0o600
 
 
 def files(gateway: Gateway, places: Places) -> dict[str, tuple[str, int]]:
-    """Every file of the gateway; HAProxy reads the secret ones as root before it becomes its own user."""
+    """Every file of the gateway; HAProxy reads them as root before it becomes its own user."""
     clients = sorted(f"{client.sha256} {client.name}\n" for client in gateway.clients)
     keys = [f"{name} {group.api_key}\n" for group in gateway.groups if group.api_key for name in (group.name, group.name + KEEP)]
-    return {
-        places.config: (render(gateway, places), PUBLIC),
-        places.clients: ("".join(clients), SECRET),
-        places.engine_keys: ("".join(keys), SECRET),
-    }
+    maps = {places.clients: ("".join(clients), SECRET), places.engine_keys: ("".join(keys), SECRET)}
+    return {places.config: (render(gateway, places, _identity(render(gateway, places), maps)), CONFIG), **maps}
+
+
+def identity_of(made: dict[str, tuple[str, int]], places: Places) -> str:
+    """What a process says of itself that was made with these files."""
+    return next(line.split()[2] for line in made[places.config][0].splitlines() if line.startswith("  description gpufleet "))
+
+
+def _identity(config: str, maps: dict[str, tuple[str, int]]) -> str:
+    """One hash for all files: a process that was started with other ones has to be told of the new ones."""
+    return hashlib.sha256(json.dumps([config, sorted(maps.items())]).encode()).hexdigest()

@@ -78,6 +78,7 @@ def test_the_configuration_holds_no_secret(tmp_path: pathlib.Path) -> None:
     assert ENGINE_KEY not in config[0]
     assert digest not in config[0]
     assert clients == (f"{digest} team-a\n", 0o600)
+    assert config[1] == 0o640
     assert ENGINE_KEY in engine_keys[0]
     assert engine_keys[1] == 0o600
     assert ENGINE_KEY not in repr(gateway(backends=[server(api_key=ENGINE_KEY)]))
