@@ -36,7 +36,7 @@ def collect() -> dict[str, t.Any]:
         "version": version_of(binary) if binary else None,
         "config": config,
         "pristine": config is None or _pristine(config),
-        "files": {path: _file(path) for path in (paths.CONFIG, paths.CLIENTS, paths.ENGINE_KEYS)},
+        "files": {path: _file(path) for path in (paths.CONFIG, paths.CLIENTS, paths.ENGINE_KEYS, paths.POOLS)},
         "drop_in": read_text(paths.DROP_IN),
         "runtime_sha256": installed_sha256(paths.RUNTIME),
         "record": read_state(paths.RECORD, "gateway_record"),

@@ -15,15 +15,25 @@ from ._gateway_config import render
 from ._gateway_places import Places
 from ._gateway_types import KEEP, Gateway
 
-CONFIG, SECRET = 0o640, 0o600
+CONFIG, SECRET, PUBLIC = 0o640, 0o600, 0o644
 
 
 def files(gateway: Gateway, places: Places) -> dict[str, tuple[str, int]]:
     """Every file of the gateway; HAProxy reads them as root before it becomes its own user."""
     clients = sorted(f"{client.sha256} {client.name}\n" for client in gateway.clients)
     keys = [f"{name} {group.api_key}\n" for group in gateway.groups if group.api_key for name in (group.name, group.name + KEEP)]
-    maps = {places.clients: ("".join(clients), SECRET), places.engine_keys: ("".join(keys), SECRET)}
+    maps = {
+        places.clients: ("".join(clients), SECRET),
+        places.engine_keys: ("".join(keys), SECRET),
+        places.pools: (_pools(gateway), PUBLIC),
+    }
     return {places.config: (render(gateway, places, _identity(render(gateway, places), maps)), CONFIG), **maps}
+
+
+def _pools(gateway: Gateway) -> str:
+    """Floor and failure domains of each group, twins as their group."""
+    groups = {group.name: {"floor": group.floor, "servers": {s.name: s.domain for s in group.servers}} for group in gateway.groups}
+    return json.dumps({"groups": groups}, indent=1, sort_keys=True) + "\n"
 
 
 def identity_of(made: dict[str, tuple[str, int]], places: Places) -> str:

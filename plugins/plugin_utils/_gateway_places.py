@@ -17,6 +17,7 @@ class Places:
     config: str = paths.CONFIG
     clients: str = paths.CLIENTS
     engine_keys: str = paths.ENGINE_KEYS
+    pools: str = paths.POOLS
     socket: str = paths.SOCKET
     server_state: str = paths.SERVER_STATE
     chroot: str = paths.CHROOT

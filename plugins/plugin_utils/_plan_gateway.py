@@ -87,7 +87,7 @@ def _file(path: str, text: str, mode: int, info: Info) -> t.Iterator[Change]:
         if before != after:
             yield _config_change(before, after)
     elif not there or there["sha256"] != hashlib.sha256(text.encode()).hexdigest():
-        yield _change("keys", path, "other keys" if there else "absent", "the keys asked for", f"{path} is written")
+        yield _change("pools" if path == paths.POOLS else "keys", path, "another" if there else "absent", "as asked", f"{path} is written")
     if there and there["mode"] != mode:
         yield _change("mode", path, f"{there['mode']:04o}", f"{mode:04o}", f"mode of {path} becomes {mode:04o}")
 

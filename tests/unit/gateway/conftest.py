@@ -60,7 +60,7 @@ def gateway(**desired: t.Any) -> Gateway:
 
 
 def places(folder: pathlib.Path) -> Places:
-    names = ("config", "clients", "engine_keys", "socket", "server_state")
+    names = ("config", "clients", "engine_keys", "pools", "socket", "server_state")
     return Places(**{name: str(folder / name) for name in names}, chroot="", user="")
 
 

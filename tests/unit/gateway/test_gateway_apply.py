@@ -69,7 +69,7 @@ def test_a_change_is_taken_under_load_and_once(one: Gateway, engines: Engines) -
         done = apply(made, identity, one.control(15))
     assert load.errors == []
     assert set(load.statuses) == {200}
-    assert len(done) == 3
+    assert len(done) == 4
     assert loaded(places.socket) == identity
     assert os.stat(places.clients).st_mode & 0o777 == 0o600
     assert one.taken == 1

@@ -80,7 +80,7 @@ def test_a_converged_gateway_has_nothing_to_do() -> None:
 
 def test_a_virgin_host_gets_everything() -> None:
     made = planned(VIRGIN)
-    assert ids(made) == ["gateway.config", "gateway.keys", "gateway.package", "gateway.service", "gateway.unit"]
+    assert ids(made) == ["gateway.config", "gateway.keys", "gateway.package", "gateway.pools", "gateway.service", "gateway.unit"]
     assert made.details == {"install": True}
 
 
