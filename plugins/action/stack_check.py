@@ -39,12 +39,14 @@ GATES: dict[str, frozenset[str] | None] = {
     "power": frozenset({"power", "matrix", "policy"}),
     "container_toolkit": frozenset({"container_toolkit", "container_engine", "matrix", "policy"}),
     "engines": frozenset({"engine", "model", "matrix", "policy"}),
+    "gateway": frozenset({"gateway", "matrix", "policy"}),
 }
 
 # Components whose planner needs more than the shared facts. The answer stays within the check: it may hold credentials.
 DETAILS: dict[str, tuple[str, tuple[str, ...]]] = {
     "container_toolkit": ("container_info", ("rootless_users",)),
     "engines": ("engine_info", ()),
+    "gateway": ("gateway_info", ()),
 }
 
 GPU_INFO_OPTIONS = ("nvml_timeout", "nvml_library", "python_path", "sysfs_root", "procfs_root", "expected_gpus")

@@ -35,6 +35,8 @@ SCHEMAS: dict[str, int] = {
     "kernel_modules": 1,
     "engine_record": 1,
     "engine_switch": 1,
+    "gateway_marks": 1,
+    "gateway_record": 1,
 }
 """Number that this version writes, per kind of file (the $defs of schemas/state.schema.json)."""
 
@@ -45,6 +47,7 @@ SHAPES: dict[str, dict[str, type]] = {
     "reboot_required": {"reasons": list},
     "driver_reload": {"units": list, "modules": list},
     "engine_record": {"definition": dict},
+    "gateway_marks": {"marks": dict},
 }
 """Parts that readers walk through: a file that was edited by hand is refused with its name, not by a traceback further on."""
 

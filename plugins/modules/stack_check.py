@@ -24,7 +24,7 @@ options:
       - Whose plan is made. V(host) checks the host as a whole, the others are used by the role of the same component.
     type: str
     required: true
-    choices: [host, driver, cuda, power, container_toolkit, engines]
+    choices: [host, driver, cuda, power, container_toolkit, engines, gateway]
   desired:
     description: Desired state of the component; the role's own variables, documented with the role.
     type: dict
