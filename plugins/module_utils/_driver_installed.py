@@ -18,7 +18,8 @@ _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _RUNFILE_BACKUP = "/var/lib/nvidia/log"
 """What the installer put where, headed by the version in brackets; for root only. Its other log may be of an attempt that failed."""
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
-_MODULE_NAMES = ("nvidia", "nvidia-current")
+_MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
+"""The usual one, and Debian's by kind. The first is an alias of one of them where its packages or the driver role say so."""
 _MODINFO_TIMEOUT = 60.0
 """It unpacks all of a compressed module (42 MB): a second at work, 21 s seen on an emulated host, more while that is busy."""
 MODULE_VERSION = "driver.installed.module_version"
