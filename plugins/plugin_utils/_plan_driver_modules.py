@@ -31,7 +31,9 @@ def wanted_files(settings: Settings, host: HostDriver, source: str, kind: str) -
     """Path → content (None: the file must not exist) of the files about modules."""
     present = settings.state == "present" and settings.install_kernel_modules
     debians = DEBIANS_NAMES.get(kind, "") if source == "distribution" and host.os.get("id") == "debian" else ""
-    nouveau = present and settings.nouveau_blacklist and (not host.nouveau_blacklisted or host.file_hash(NOUVEAU_CONF) is not None)
+    # At work in spite of somebody's blacklist: the initramfs does not know theirs. Ours is recorded with the rebuild.
+    left_to_others = host.nouveau_blacklisted and not host.nouveau_active and host.file_hash(NOUVEAU_CONF) is None
+    nouveau = present and settings.nouveau_blacklist and not left_to_others
     return {
         NOUVEAU_CONF: HEAD + "blacklist nouveau\noptions nouveau modeset=0\n" if nouveau else None,
         # dracut copies /etc/modprobe.d into host-only images alone; a generic one would load nouveau before the root file system is there.
