@@ -12,7 +12,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._wait import start_time
-from ..plugin_utils._facts import run_id
+from ..plugin_utils import _facts
 
 
 class ActionModule(ActionBase):
@@ -25,11 +25,14 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         if self._task.check_mode:
             return {**result, "changed": False}
-        args = {**self._task.args, "run_id": run_id(), "owner": owner()}
+        args = {**self._task.args, "run_id": _facts.run_id(), "owner": owner()}
         answer = self._execute(args, task_vars)
         locked_by = answer.get("locked_by")
         if locked_by and is_dead(locked_by["owner"]):
             answer = self._execute({**args, "dead_run_id": locked_by["run_id"]}, task_vars)
+        fact = _facts.read(task_vars or {})
+        if fact and args.get("state", "present") == "present" and not answer.get("failed"):
+            answer["ansible_facts"] = {_facts.FACT: _facts.outdated(fact)}
         return {**result, **answer}
 
     def _execute(self, args: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:

@@ -90,9 +90,9 @@ class Host:
     def load(self, module: str) -> str:
         why = _why(run(["modprobe", module], timeout=self._timeout))
         if "not found in directory" in why and module.startswith("nvidia"):
-            # Debian's file names, where the package with their aliases is missing.
-            other = run(["modprobe", "nvidia-current" + module[len("nvidia") :].replace("_", "-")], timeout=self._timeout)
-            why = "" if other.success else why
+            # Debian's file names by kind, where the package with their aliases is missing.
+            names = (own + module[len("nvidia") :].replace("_", "-") for own in ("nvidia-current", "nvidia-current-open"))
+            why = "" if any(run(["modprobe", name], timeout=self._timeout).success for name in names) else why
         return why
 
     def device_files(self) -> str:

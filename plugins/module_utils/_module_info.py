@@ -23,7 +23,8 @@ from ._subprocess import run
 UNREAD = "driver.installed.module_version"
 """Part that is noted as unread where modinfo gave no answer: whether there is a module is not known then."""
 KIND = "kernel_modules"
-_NAMES = ("nvidia", "nvidia-current")
+_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
+"""The usual one, and Debian's by kind. The first is an alias of one of them where its packages or the driver role say so."""
 _TIMEOUT = 60.0
 
 

@@ -35,7 +35,12 @@ def read(task_vars: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def fresh(fact: t.Mapping[str, t.Any], run: str) -> bool:
     """Whether the stored document may be used by this run."""
-    return bool(fact.get("info")) and fact.get("run") == run
+    return bool(fact.get("info")) and fact.get("run") == run and not fact.get("stale")
+
+
+def outdated(fact: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The fact once a change of the host began: one that fails reads nothing again, and what rescues it would plan by the host before."""
+    return {**fact, "stale": True}
 
 
 def collected(fact: t.Mapping[str, t.Any], run: str, info: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -98,7 +98,7 @@ def _plan_present(
     back = moving and packages.details.get("packages", {}).get("state") == "rolled_back"
     # A broken driver or fabric is this role's work. What stays as it is was not asked for: the gate warns of it and does not block.
     result.details["stack"] = {"component": "driver", **({"driver": target.stack()} if moving and not back else {})}
-    files = module_part(settings, host, target.source)
+    files = module_part(settings, host, target.source, target.kernel_modules)
     future = (target.version or target.expected) if moving else host.module_version or host.library_version or ""
     because = reasons(settings, host, future, target.kernel_modules if moving else host.kernel_modules)
     reload = reload_part(settings, host, because, future)

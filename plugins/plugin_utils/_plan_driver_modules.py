@@ -28,16 +28,22 @@ LISTINGS = {
     "redhat": ["lsinitrd", "-k", "{}"],
 }
 
+DEBIANS_NAMES = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
+"""What Debian's own packages call their module, by kind (DEST_MODULE_NAME of their dkms.conf)."""
 
-def wanted_files(settings: Settings, host: HostDriver, source: str) -> dict[str, str | None]:
+
+def wanted_files(settings: Settings, host: HostDriver, source: str, kind: str) -> dict[str, str | None]:
     """Path → content (None: the file must not exist) of the files about modules."""
     present = settings.state == "present" and settings.install_kernel_modules
-    nouveau = present and settings.nouveau_blacklist and (not host.nouveau_blacklisted or host.file_hash(NOUVEAU_CONF) is not None)
+    debians = DEBIANS_NAMES.get(kind, "") if source == "distribution" and host.os.get("id") == "debian" else ""
+    # At work in spite of somebody's blacklist: the initramfs does not know theirs. Ours is recorded with the rebuild.
+    left_to_others = host.nouveau_blacklisted and not host.nouveau_active and host.file_hash(NOUVEAU_CONF) is None
+    nouveau = present and settings.nouveau_blacklist and not left_to_others
     return {
         NOUVEAU_CONF: HEAD + "blacklist nouveau\noptions nouveau modeset=0\n" if nouveau else None,
         # dracut copies /etc/modprobe.d into host-only images alone; a generic one would load nouveau before the root file system is there.
         DRACUT_CONF: HEAD + 'omit_drivers+=" nouveau "\n' if present and settings.nouveau_blacklist and dracut(host) else None,
-        MODPROBE_CONF: _options(settings, source == "distribution" and host.os.get("id") == "debian") if present else None,
+        MODPROBE_CONF: _options(settings, debians) if present else None,
         # udev loads nvidia where the module has PCI aliases, but nobody loads nvidia-uvm before the first CUDA process.
         MODULES_LOAD_CONF: HEAD + "nvidia\nnvidia-uvm\n" if present and host.gpus and source != "distribution" else None,
     }
@@ -53,10 +59,10 @@ def _maker(host: HostDriver) -> str:
     return "debian with dracut" if family == "debian" and host.kernel.get("initramfs_tool") == "dracut" else family
 
 
-def module_part(settings: Settings, host: HostDriver, source: str) -> Part:
+def module_part(settings: Settings, host: HostDriver, source: str, kind: str = "") -> Part:
     """Differences of the files; details `files` and `initramfs` for converge."""
     part = Part()
-    wanted = wanted_files(settings, host, source)
+    wanted = wanted_files(settings, host, source, kind)
     for path, content in wanted.items():
         before, after = host.file_hash(path), content and digest(content)
         if before != after:
@@ -70,15 +76,16 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _options(settings: Settings, debians_own: bool) -> str | None:
-    """Debian's own modules are called nvidia-current, and its headless packages bring no alias; a second one says the same."""
-    parts = ("", "-uvm", "-modeset", "-drm") if debians_own else ()
-    lines = [f"alias nvidia{part} nvidia-current{part}\n" for part in parts]
-    lines += [
-        f"options {module} {' '.join(f'{name}={value}' for name, value in sorted(parameters.items()))}\n"
-        for module, parameters in sorted(settings.module_parameters.items())
-        if parameters
-    ]
+def _options(settings: Settings, debians: str) -> str | None:
+    """Debian's headless packages bring no alias for their module's name; where others do, a second one says the same.
+
+    Options go by the module's own name: udev loads it by PCI alias and nvidia-uvm as what it depends on, neither by the name nvidia.
+    """
+    names = {f"nvidia{part}": debians + part for part in ("", "-uvm", "-modeset", "-drm", "-peermem")} if debians else {}
+    lines = [f"alias {usual} {own}\n" for usual, own in names.items()]
+    for module, parameters in sorted(settings.module_parameters.items()):
+        given = " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
+        lines += [f"options {names.get(module.replace('_', '-'), module)} {given}\n"] if given else []
     return HEAD + "".join(lines) if lines else None
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._contracts import Context
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._matrix_load import load_matrix
+from ansible_collections.gpufleet.inference.plugins.plugin_utils._plan_driver import plan
+
 ROLE = {"nvidia_driver_source": "distribution", "nvidia_driver_reboot": "if_needed"}
+H100 = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
 PARAMETERS = {"nvidia": {"NVreg_EnableGpuFirmware": "0"}}
 
 
@@ -31,15 +38,18 @@ def test_nouveau_goes_by_a_real_reboot_and_stays_away(machines, play):
     # The initramfs that this boot came from, file by file.
     listed = machine.ssh("lsinitramfs /boot/initrd.img-$(uname -r)").stdout
     assert "etc/modprobe.d/gpufleet-nvidia.conf" in listed
-    # nouveau's is Debian's own, by a link into /etc/alternatives; the role writes one only where nobody else did.
+    # Debian's own file of that is a link into /etc/alternatives; nouveau at work beside it has the role write one too.
     inside = machine.ssh(
         "sudo unmkinitramfs /boot/initrd.img-$(uname -r) /tmp/i && sudo find /tmp/i -path '*/modprobe.d/*.conf' -exec cat {} +"
     ).stdout
     assert "blacklist nouveau" in inside
-    assert "options nvidia NVreg_EnableGpuFirmware=0" in inside
-    # By alias, as udev asks for it: nothing to load.
-    assert machine.ssh("sudo modprobe -b -n -v nouveau").stdout == ""
-    assert "NVreg_EnableGpuFirmware=0" in machine.ssh("sudo modprobe -c").stdout
+    assert "options nvidia-current NVreg_EnableGpuFirmware=0" in inside
+    # By its name, and as udev asks for a GPU's driver: our option comes along, and nouveau does not.
+    for asked in ("nvidia", "nvidia-uvm", "nvidia-current"):
+        assert "NVreg_EnableGpuFirmware=0" in machine.ssh(f"sudo modprobe -n -v {asked}").stdout
+    by_alias = machine.ssh(f"sudo modprobe -a -b -n -v nouveau {H100}").stdout
+    assert "nvidia" in by_alias
+    assert "nouveau" not in by_alias
 
     quiet = play(machine, **ROLE, nvidia_driver_module_parameters=PARAMETERS)
     assert (quiet["stopped"], quiet["plan"]["changes"]) == ("", [])
@@ -61,12 +71,26 @@ def test_what_a_host_without_gpu_says_becomes_a_state(machines, play):
     assert facts["host"]["secure_boot"]["state"] == "unsupported"
 
 
-def test_kernel_that_came_meanwhile_is_the_one_that_facts_foresee(machines, play):
+def refused_with_a_gpu(facts, **desired):
+    """Ids of what blocks on this very host, had it a GPU that nouveau drives: these machines have none."""
+    facts["pci"]["gpus"] = [{"address": "0000:01:00.0", "device_id": "2330", "driver": "nouveau"}]
+    facts["driver"]["nouveau"]["loaded"] = True
+    done = plan(desired, facts, load_matrix(), Context(today=datetime.date.today()))
+    return [finding.id for finding in done.findings if finding.severity == "block"]
+
+
+def test_kernel_that_came_meanwhile_is_seen_before_it_boots(machines, play):
     """Debian's cloud kernel beside the usual one, without headers: DKMS has nothing for it."""
     machine = machines("driver", "secure")
     machine.ssh("sudo apt-get -qq update && sudo apt-get -y -qq install --no-install-recommends linux-image-cloud-amd64", timeout=1500)
-    kernel = play(machine, "look.yml")["facts"]["host"]["kernel"]
+    assert play(machine, **ROLE)["stopped"] == ""
+    facts = play(machine, "look.yml")["facts"]
+    kernel, on_disk = facts["host"]["kernel"], facts["driver"]["installed"]["modules"]
     assert len(kernel["installed"]) == 2
+    assert (on_disk[kernel["release"]]["version"], on_disk[kernel["next_boot"]]) == (facts["driver"]["installed"]["version"], None)
+    assert refused_with_a_gpu(facts, **{name.removeprefix("nvidia_driver_"): value for name, value in ROLE.items()}) == [
+        "driver.module_missing_next_boot"
+    ]
     machine.reboot()
     booted = machine.ssh("uname -r").stdout.strip()
     # GRUB puts it first: of one version, the name that sorts last.

@@ -74,11 +74,18 @@ def test_what_a_removed_driver_leaves_is_no_driver(host: Any) -> None:
     assert _driver(host)["installed"] is None
 
 
-def test_debian_names_its_module_nvidia_current(host: Any, no_modinfo: dict[str, Result]) -> None:
-    no_modinfo["nvidia-current"] = Result("ok", 0, "version: 550.163.01\nlicense: NVIDIA\n", "")
-    host.dpkg("libnvidia-ml1 550.163.01-2", "nvidia-kernel-dkms 550.163.01-2")
+@pytest.mark.parametrize(
+    ("name", "package", "licence", "kind"),
+    [
+        ("nvidia-current", "nvidia-kernel-dkms", "NVIDIA", "proprietary"),
+        ("nvidia-current-open", "nvidia-open-kernel-dkms", "Dual MIT/GPL", "open"),
+    ],
+)
+def test_debian_has_other_names(host: Any, no_modinfo: dict[str, Result], name: str, package: str, licence: str, kind: str) -> None:
+    no_modinfo[name] = Result("ok", 0, f"version: 550.163.01\nlicense: {licence}\n", "")
+    host.dpkg("libnvidia-ml1 550.163.01-2", f"{package} 550.163.01-2")
     installed = _installed(host)
-    assert (installed["module_version"], installed["kernel_modules"]) == ("550.163.01", "proprietary")
+    assert (installed["module_version"], installed["kernel_modules"]) == ("550.163.01", kind)
 
 
 def test_modinfo_that_hangs(host: Any, no_modinfo: dict[str, Result]) -> None:

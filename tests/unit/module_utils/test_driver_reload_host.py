@@ -66,10 +66,13 @@ def test_debians_file_names(host: Any, asked: dict[str, Any]) -> None:
     asked["answers"]["modprobe nvidia_uvm"] = Result("ok", 1, "", NOT_FOUND)
     assert make(host).load("nvidia_uvm") == ""
     assert asked["commands"] == ["modprobe nvidia_uvm", "modprobe nvidia-current-uvm"]
+    asked["answers"]["modprobe nvidia-current-uvm"] = Result("ok", 1, "", NOT_FOUND)
+    assert make(host).load("nvidia_uvm") == ""
+    assert asked["commands"][-1] == "modprobe nvidia-current-open-uvm"
 
 
 def test_why_a_load_failed_is_what_the_first_one_said(host: Any, asked: dict[str, Any]) -> None:
-    for words in ("modprobe nvidia", "modprobe nvidia-current"):
+    for words in ("modprobe nvidia", "modprobe nvidia-current", "modprobe nvidia-current-open"):
         asked["answers"][words] = Result("ok", 1, "", NOT_FOUND + ("" if words == "modprobe nvidia" else " (other)"))
     assert make(host).load("nvidia") == NOT_FOUND
     asked["answers"]["modprobe nvidia"] = Result("ok", 1, "", "modprobe: ERROR: could not insert 'nvidia': No such device\n")

@@ -63,6 +63,15 @@ def test_nouveau_is_kept_out_by_a_file_of_ours_unless_someone_does_it_already() 
     assert [entry["path"] for entry in others] == ["/etc/modules-load.d/gpufleet-nvidia.conf"]
 
 
+def test_nouveau_at_work_in_spite_of_a_blacklist_came_from_an_initramfs_without_it() -> None:
+    kernel = {"installed": ["6.1.0-57-amd64"], "next_boot": "6.1.0-57-amd64"}
+    at_work = {"driver": {"nouveau": {"blacklisted": True, "loaded": True}}, "host": {"kernel": kernel}}
+    plan = planned(facts(with_driver("580.178.04"), at_work), branch=580, reboot="if_needed")
+    assert "/etc/modprobe.d/gpufleet-nouveau.conf" in [entry["path"] for entry in plan.details["files"]]
+    assert plan.details["initramfs"]["must_have"] == "etc/modprobe.d/gpufleet-nouveau.conf"
+    assert ids(plan).index("driver.initramfs") < ids(plan).index("driver.reboot")
+
+
 def test_files_that_are_no_longer_wanted_are_removed() -> None:
     host = facts(with_driver(), {"state_files": {"files": {"/etc/modprobe.d/gpufleet-nouveau.conf": "abc"}}})
     assert {"path": "/etc/modprobe.d/gpufleet-nouveau.conf", "content": None} in planned(host, nouveau_blacklist=False).details["files"]

@@ -105,11 +105,26 @@ def test_what_does_not_work_with_a_driver_is_no_reason_to_keep_it() -> None:
     assert gate(H100, with_driver("580.178.04"), stopped, state="absent", reboot="delegate") == []
 
 
-def test_debians_own_modules_are_found_by_the_usual_names() -> None:
-    files = {entry["path"]: entry["content"] for entry in planned(facts(), source="distribution").details["files"]}
-    assert "alias nvidia nvidia-current\nalias nvidia-uvm nvidia-current-uvm\n" in files["/etc/modprobe.d/gpufleet-nvidia.conf"]
-    files = {entry["path"]: entry["content"] for entry in planned(facts(), branch=580).details["files"]}
-    assert files.get("/etc/modprobe.d/gpufleet-nvidia.conf") is None
+def conf(**asked: Any) -> str | None:
+    files = {entry["path"]: entry["content"] for entry in planned(facts(), **asked).details["files"]}
+    return files.get("/etc/modprobe.d/gpufleet-nvidia.conf")
+
+
+@pytest.mark.parametrize(("kind", "own"), [("proprietary", "nvidia-current"), ("open", "nvidia-current-open")])
+def test_debians_own_modules_are_found_by_the_usual_names(kind: str, own: str) -> None:
+    assert f"alias nvidia {own}\nalias nvidia-uvm {own}-uvm\n" in (conf(source="distribution", kernel_modules=kind) or "")
+    assert conf(branch=580, kernel_modules=kind) is None
+
+
+def test_parameters_go_by_the_name_that_udev_and_dependencies_load() -> None:
+    """modprobe takes `options nvidia` for what it was asked for as nvidia, not for nvidia-current by its PCI alias."""
+    given = {"nvidia": {"NVreg_EnableGpuFirmware": 0}, "nvidia_uvm": {"uvm_disable_hmm": True}}
+    own = conf(source="distribution", kernel_modules="open", module_parameters=given) or ""
+    assert "options nvidia-current-open NVreg_EnableGpuFirmware=0\n" in own
+    assert "options nvidia-current-open-uvm uvm_disable_hmm=1\n" in own
+    usual = conf(branch=580, module_parameters=given) or ""
+    assert "options nvidia NVreg_EnableGpuFirmware=0\n" in usual
+    assert "options nvidia_uvm uvm_disable_hmm=1\n" in usual
 
 
 def test_ubuntus_compute_only_set_brings_its_tools_where_they_are_on_offer() -> None:
