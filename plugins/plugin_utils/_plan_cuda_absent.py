@@ -51,7 +51,7 @@ def plan_absent(plan: Plan, host: HostCuda) -> None:
         plan.details.update(
             {
                 "absent": True,
-                "packages": {"state": "absent", "repository_remove": repository},
+                "packages": {"state": "absent", "repository_remove": host.recorded and not host.driver_recorded},
                 "runfiles_absent": sorted(host.our_runfiles),
                 "environment": {"state": "absent"},
             }

@@ -45,7 +45,8 @@ def plan_absent(plan: Plan, settings: Settings, host: HostDriver, context: Conte
     if repository or ours or host.record_packages or host.record_holds or host.record_pending:
         if not packages.changes:
             packages.change("record", "driver.json", "recorded", None, "forget the removed driver")
-        packages.details["packages"] = {"state": "absent", "names": ours, "repository_remove": repository}
+        # Of a repository whose file somebody removed by hand the key is left: what is ours goes, as far as it is there.
+        packages.details["packages"] = {"state": "absent", "names": ours, "repository_remove": not host.cuda_recorded}
         if host.record_stream in [f"{module}:{stream}" for module, stream in host.streams.items()]:
             packages.details["packages"]["module_stream"] = host.record_stream
     files = module_part(settings, host, "")

@@ -373,6 +373,8 @@ def test_planning_on_the_predicted_host_finds_nothing_left() -> None:
 def test_absent_takes_away_what_is_ours() -> None:
     plan = planned(facts(with_driver()), state="absent")
     assert plan.details["packages"] == {"state": "absent", "names": sorted(NAMES), "repository_remove": True}
+    by_hand = planned(facts(with_driver(), {"driver": {"repository": None}}), state="absent")
+    assert by_hand.details["packages"]["repository_remove"] is True  # its key is still there
     assert {"path": "/etc/modules-load.d/gpufleet-nvidia.conf", "content": None} in plan.details["files"]
     assert plan.details["reboot"]["reasons"][0]["id"] == "driver.still_loaded"
     assert next(change for change in plan.changes if change.id == "driver.packages").disruption == "reboot"
