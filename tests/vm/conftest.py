@@ -24,7 +24,8 @@ from vmtool.machine import Machine  # noqa: E402
 from vmtool.settings import Settings, load  # noqa: E402
 
 FRESH = "fresh"
-# An initramfs with this machine's modules only, packed quickly: under two minutes on an emulated processor; with all modules, more than five.
+# An initramfs with this machine's modules only, packed quickly: under two minutes on an emulated processor; with all modules,
+# more than five.
 INITRAMFS = r"printf 'MODULES=dep\nCOMPRESSLEVEL=1\n' | sudo tee /etc/initramfs-tools/conf.d/vm && sync"
 KEEP = bool(os.environ.get("VM_KEEP"))
 PLAY = ROOT / ".venv/bin/ansible-playbook"
