@@ -9,12 +9,16 @@ Passwords go by a netrc file that only root reads: neither the process list nor 
 
 from __future__ import annotations
 
+import base64
 import glob
 import os
 import re
 import shutil
+import ssl
 import typing as t
+import urllib.error
 import urllib.parse
+import urllib.request
 
 from ._errors import WorkError
 from ._files import write_text
@@ -69,7 +73,12 @@ def environment(uv: bool, sources: Sources, cache: str, private: str, password: 
     indexes = {"PIP_INDEX_URL": sources.index_url, "PIP_EXTRA_INDEX_URL": " ".join(sources.extra)}
     index = indexes if sources.index_url else {"PIP_NO_INDEX": "1"}
     fixed = {"PIP_CONFIG_FILE": os.devnull, "PIP_CACHE_DIR": cache, "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    return {**common, **fixed, **index, "PIP_FIND_LINKS": " ".join(sources.find_links), "PIP_PROGRESS_BAR": "off"}
+    # pip ignores plain http unless told; the hashes guard what comes that way.
+    plain = [
+        url.netloc for url in map(urllib.parse.urlsplit, [sources.index_url, *sources.extra, *sources.find_links]) if url.scheme == "http"
+    ]
+    links = {"PIP_FIND_LINKS": " ".join(sources.find_links), "PIP_TRUSTED_HOST": " ".join(plain)}
+    return {**common, **fixed, **index, **links, "PIP_PROGRESS_BAR": "off"}
 
 
 def command(uv: str, build: str, lock: str, index: bool) -> list[str]:
@@ -82,10 +91,34 @@ def command(uv: str, build: str, lock: str, index: bool) -> list[str]:
     return [*words, "--no-deps", "--require-hashes", *([] if index else ["--no-index"]), "-r", lock]
 
 
-def install(argv: t.Sequence[str], env: t.Mapping[str, str], timeout: float, password: str) -> None:
+def install(argv: t.Sequence[str], env: t.Mapping[str, str], timeout: float, sources: Sources, password: str) -> None:
     result = run(argv, timeout=timeout, env=env)
-    if not result.success:
-        raise explained(result, timeout, password)
+    if result.success:
+        return
+    error = explained(result, timeout, password)
+    if error.reason == "not_found" and sources.index_url.startswith("http"):
+        refusal = refused(sources, password)
+        if refusal:
+            raise WorkError("denied", refusal)
+    raise error
+
+
+def refused(sources: Sources, password: str) -> str:
+    """Both installers take a refusal for 'no such package': ask the index itself; empty if it does not refuse."""
+    request = urllib.request.Request(sources.index_url.rstrip("/") + "/pip/")  # noqa: S310 - http and https only, see _runtime_args
+    if password:
+        word = base64.b64encode(f"{sources.username}:{password}".encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {word}")
+    try:
+        context = ssl.create_default_context(cafile=sources.cert or None)
+        urllib.request.urlopen(request, timeout=30, context=context).close()  # noqa: S310
+    except urllib.error.HTTPError as exc:
+        if exc.code in (401, 403):
+            who = f"{sources.username} with the password given" if password else "a request without index_password"
+            return f"the index {sources.index_url} answers {exc.code} to {who}"
+    except (OSError, ValueError):
+        return ""
+    return ""
 
 
 def explained(result: Result, timeout: float, password: str = "") -> WorkError:
@@ -94,7 +127,7 @@ def explained(result: Result, timeout: float, password: str = "") -> WorkError:
         return WorkError("timeout", f"the installer was ended after {timeout:g} s")
     text = without_secrets(result.err.strip() or result.out.strip() or f"exit status {result.rc}", password)
     reason = next((word for word, pattern in _REASONS if re.search(pattern, text)), "failed")
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("Using Python", "WARNING: Location"))]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("Using Python", "WARNING: Retrying"))]
     return WorkError(reason, " | ".join(lines[-6:])[-900:])
 
 

@@ -110,7 +110,7 @@ def _build(job: Job, layout: Layout, python: Python, private: str, password: str
     sources = installer.Sources(job["index_url"], job["extra_index_urls"], job["find_links"], job["index_username"], job["cert"])
     env = installer.environment(bool(uv), sources, layout.cache, private, password)
     with _Watch(layout.build, job["lock"].count("\n"), progress):
-        installer.install(installer.command(uv, layout.build, lock, bool(job["index_url"])), env, job["build_timeout"], password)
+        installer.install(installer.command(uv, layout.build, lock, bool(job["index_url"])), env, job["build_timeout"], sources, password)
     progress({"phase": "asking the engine for its version"})
     version = verify(job, layout.build)
     content = {key: job[key] for key in ("engine", "version", "distribution", "lock_sha256")}

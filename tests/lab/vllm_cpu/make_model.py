@@ -6,6 +6,7 @@ What it writes is nonsense, but with temperature 0 always the same nonsense.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -31,6 +32,8 @@ def main(folder: str) -> None:
         head_dim=32, max_position_embeddings=4096, bos_token_id=0, eos_token_id=1, pad_token_id=2,
     )  # fmt: skip
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    for path in Path(folder).iterdir():
+        path.chmod(0o644)  # weights are written for their owner alone, and the engine has a user of its own
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""A host for venvs: an engine of one file as a wheel, real venvs, and the real pip."""
+"""A host for venvs: an engine of one file as a wheel, real venvs, and the real pip.
+
+Putting pip into each venv takes seconds, so this checkout's pip installs into them, except for tests that take the fixture `whole_pip`.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,21 @@ def _digest(text: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
+def _after(words: list[str]) -> list[str]:
+    """PYTHON -m pip install … → PYTHON install …"""
+    return [words[0], *words[3:]]
+
+
 MakeJob = t.Callable[..., dict[str, t.Any]]
 
 
 @pytest.fixture
-def make_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeJob:
+def whole_pip() -> None:
+    """The venv's own pip."""
+
+
+@pytest.fixture
+def make_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> MakeJob:
     """make_job(version, body=…, **changes) → a job for a release that was just put into the wheelhouse."""
     monkeypatch.setattr(_runtime_venv, "RUN_DIR", str(tmp_path / "run"))
     monkeypatch.setattr(_runtime_installer, "UV_DIR", str(tmp_path / "no-uv"))
@@ -59,6 +72,12 @@ def make_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeJob:
         }  # fmt: skip
         return {**job, **changes}
 
+    if "whole_pip" not in request.fixturenames:
+        make_venv, command = _runtime_venv._make, _runtime_installer.command
+        monkeypatch.setattr(_runtime_venv, "_make", lambda build, python, uv: make_venv(build, python, True))
+        monkeypatch.setattr(
+            _runtime_installer, "command", lambda *words: [sys.executable, "-m", "pip", "--python", *_after(command(*words))]
+        )
     # The interpreter of this checkout may lie below a home that only its owner enters.
     monkeypatch.setattr("ansible_collections.gpufleet.inference.plugins.module_utils._runtime_python._reachable", lambda found: found)
     return make

@@ -24,6 +24,7 @@ def builds(job: dict[str, t.Any]) -> list[str]:
     return sorted(os.listdir(Path(job["root"], "vllm/builds")))
 
 
+@pytest.mark.usefixtures("whole_pip")
 def test_built_verified_stamped_and_then_quiet(make_job: MakeJob) -> None:
     job = make_job()
     assert venv.plan(job)["changes"] == ["build", "link"]
