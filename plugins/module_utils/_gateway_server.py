@@ -25,6 +25,7 @@ from ._haproxy_socket import ask
 from ._haproxy_state import admin_state, parse
 
 _ACKNOWLEDGE = 10.0
+_TRIES = 4
 NOBODY = "somebody at HAProxy's socket"
 
 
@@ -140,14 +141,19 @@ def _foreign(name: str, wish: Wish, marks: dict[str, Mark], rows: list[dict[str,
 
 def _rows(socket: str) -> t.Optional[list[dict[str, str]]]:
     """None where no HAProxy runs: the marks hold from its next start."""
-    if not os.path.exists(socket):
-        return None
-    try:
-        return parse(ask(socket, "show servers state"))
-    except HostError as exc:
-        if "nothing listens" in str(exc):
+    for attempt in range(_TRIES):
+        if not os.path.exists(socket):
             return None
-        raise
+        try:
+            return parse(ask(socket, "show servers state"))
+        except HostError as exc:
+            if "nothing listens" in str(exc):
+                return None
+            # A process that is just ending resets the connection; the next look finds it gone, or its successor.
+            if attempt == _TRIES - 1:
+                raise
+        time.sleep(0.3)
+    return None
 
 
 def _groups(path: str) -> dict[str, t.Any]:

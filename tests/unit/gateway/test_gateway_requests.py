@@ -28,6 +28,13 @@ def test_a_request_is_answered_with_the_engines_own_key(start: Start, engines: E
     assert running.completion().status == 401, "the engine sees the key that the gateway adds, not the client's"
 
 
+@pytest.mark.parametrize("headers", [{}, {"x-api-key": KEY}])
+def test_the_clients_key_ends_at_the_gateway(start: Start, engines: Engines, headers: dict[str, str]) -> None:
+    engine = engines(key=KEY)
+    running = start(backends=[backend(engine)])
+    assert running.request(body={"model": "chat"}, **headers).status == 401, "the engine would have taken the client's own key"
+
+
 @pytest.mark.parametrize(
     "path",
     ["/metrics", "/invocations", "/v1/load_lora_adapter", "/v1/../metrics", "/v1/completions/..", "/v1/%63ompletions", "//v1/completions"],

@@ -135,6 +135,19 @@ def test_a_gateway_that_does_not_run_holds_the_mark(fleet: Fleet) -> None:
     assert read_marks(fleet.where.marks)["gpu-0_chat"]["state"] == "drain"
 
 
+def test_a_process_that_is_just_ending_is_asked_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = _gateway_server.ask, []
+
+    def reset_once(path: str, command: str) -> str:
+        seen.append(command)
+        if len(seen) == 1:
+            raise HostError("HAProxy does not answer: connection reset")
+        return real(path, command)
+
+    monkeypatch.setattr(_gateway_server, "ask", reset_once)
+    assert settle(DRAIN, fleet.where).running
+
+
 def test_wrong_input_is_named(fleet: Fleet) -> None:
     with pytest.raises(HostError, match=r"host is 'gpu-9'; expected .*gpu-0, gpu-1"):
         settle(dataclasses.replace(DRAIN, host="gpu-9"), fleet.where)
