@@ -43,6 +43,7 @@ class Change:
         self.old: t.Optional[Definition] = (self.record or {}).get("definition")
         self.cut_off = (self.records.switch() or {}).get("candidate") or {}
         self.stage = "stop"
+        self.ended: list[int] = []
 
     def carry_out(self) -> dict[str, t.Any]:
         if self.action == "absent":
@@ -58,7 +59,7 @@ class Change:
             self.records.put_previous(self.record)
         self.records.put_current(proven)
         self.records.end_switch()
-        return {"changed": True, "answer": self.answer}
+        return {"changed": True, "answer": self.answer, "ended": self.ended}
 
     def _put_in_force(self, definition: Definition, keep_running: bool = False, back: bool = False) -> None:
         """Stop what there is, put this there, start it and wait for its answer."""
@@ -71,7 +72,9 @@ class Change:
             if not back:
                 # On the way back whoever is there was no obstacle to it before.
                 self._phase("free")
-                free(definition["gpus"], definition["port"] if definition["ready"] else 0)
+                own = {unit for one in others for unit in one.get("units") or ()}
+                port = definition["port"] if definition["ready"] else 0
+                self.ended += free(self.name, definition["user"], own, definition["gpus"], port)
         self._phase("publish")
         gone = {path for one in others for path in _paths(one)} - set(paths(definition))
         _leave(gone)

@@ -74,6 +74,11 @@ answer:
   description: What the instance answered.
   returned: when it was asked
   type: dict
+ended:
+  description: Process ids of what the instance before had left behind on its GPUs or its port, and that were ended.
+  returned: when something was
+  type: list
+  elements: int
 stage:
   description: Where it failed.
   returned: failure
@@ -116,8 +121,8 @@ def main() -> None:
             module.exit_json(changed=True, unit=job.unit)
         if options["step"] == "poll":
             module.exit_json(changed=False, **job.status())
-        began = job.start(asked, options["secrets"], f"engine instance {options['name']}")
         write_text(PROGRAM, LAUNCHER, mode=0o755)
+        began = job.start(asked, options["secrets"], f"engine instance {options['name']}")
         module.exit_json(changed=True, attached=not began, unit=job.unit)
     except WorkError as exc:
         module.fail_json(msg=str(exc), reason=exc.reason)

@@ -79,7 +79,8 @@ def _hint(value: t.Any, name: t.Any) -> str:
 def _text(value: str, schema: Schema, path: str) -> t.Iterator[tuple[str, str]]:
     if len(value) < schema.get("minLength", 0):
         yield path, "must not be empty"
-    if "pattern" in schema and not re.search(schema["pattern"], value):
+    # A schema's $ is the end of the text; Python's also stands before a line end.
+    if "pattern" in schema and not re.search(schema["pattern"].replace("$", r"\Z"), value):
         yield path, f"{value!r} does not have the form {schema['pattern']}"
     if schema.get("format") == "regex":
         try:

@@ -22,6 +22,8 @@ REFUSED: list[tuple[dict[str, t.Any], str, str, str | None]] = [
     ({"port": "8000x"}, "chat.port", "not a whole number", None),
     ({"name": "Chat One"}, "Chat One.name", "does not have the form", None),
     ({"version": "latest"}, "chat.version", "does not have the form", None),
+    ({"version": "0.33.0\n"}, "chat.version", "does not have the form", None),
+    ({"model": "/srv/m\n"}, "chat.model", "does not have the form", None),
     ({"gpus": ["0-3"]}, "chat.gpus[0]", "does not have the form", None),
     ({"gpus": "some"}, "chat.gpus", "does not have the form", None),
     ({"drain_seconds": 0}, "chat.drain_seconds", "not between", None),

@@ -59,9 +59,10 @@ class Host:
             self.enabled.discard(unit)
         return Done(True)
 
-    def _free(self, gpus: t.Sequence[str], port: int) -> None:
+    def _free(self, name: str, user: str, units: t.Container[str], gpus: t.Sequence[str], port: int) -> list[int]:
         if self.taken:
             raise HostError(self.taken)
+        return []
 
     def _wait(self, _endpoint: t.Any, wish: t.Any, _timeout: float, unit: str) -> dict[str, t.Any]:
         if self.running.get(unit) in self.sick:
@@ -87,6 +88,7 @@ class Host:
             "name": "chat",
             "gpus": ["GPU-0"],
             "port": 1,
+            "user": "gpufleet-engine",
             "units": {UNIT: text},
             "enable": [UNIT],
             "start": [UNIT],
