@@ -97,6 +97,7 @@ from ..module_utils._engine_job import KIND
 from ..module_utils._errors import HostError, WorkError
 from ..module_utils._files import write_text
 from ..module_utils._job import Job
+from ..module_utils._seconds import check_seconds
 
 
 def main() -> None:
@@ -117,6 +118,7 @@ def main() -> None:
     job = Job(KIND, options["name"])
     asked = {"action": options["state"], "name": options["name"], "definition": options["definition"]}
     try:
+        check_seconds(options, "timeout")
         if options["step"] == "plan":
             module.exit_json(changed=True, unit=job.unit)
         if options["step"] == "poll":

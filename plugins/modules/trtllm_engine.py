@@ -205,6 +205,7 @@ from ..module_utils._errors import HostError, WorkError
 from ..module_utils._job import Job, Kind
 from ..module_utils._model_layout import Layout
 from ..module_utils._nvml_args import NVML_ARGS, nvml_options
+from ..module_utils._seconds import check_seconds
 from ..module_utils._trtllm_stamp import read_stamp
 from ..module_utils._trtllm_wish import Wish, read_wish
 
@@ -297,7 +298,8 @@ def _refuse(options: t.Mapping[str, t.Any]) -> None:
         raise WorkError("failed", f"image is {options['image']!r}, which goes with runtime docker or podman; runtime is venv")
     if options["state"] == "present" and options["runtime"] != "venv" and not options["image"]:
         raise WorkError("failed", f"image is not set, and the matrix names none of TensorRT-LLM {options['version']}; set image")
-    for key, low, high in (("keep", 0, 100), ("reserve", 0, 1 << 50), ("timeout", 1, 10**6), ("build_timeout", 1, 10**6)):
+    check_seconds(options, "timeout", "build_timeout")
+    for key, low, high in (("keep", 0, 100), ("reserve", 0, 1 << 50)):
         if not low <= options[key] <= high:
             raise WorkError("failed", f"{key} is {options[key]}; expected {low} to {high}")
 
