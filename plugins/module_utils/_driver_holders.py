@@ -10,14 +10,12 @@ memory lock of a process, which one that hangs in the driver may hold.
 from __future__ import annotations
 
 import os
-import time
 import typing as t
 
+from ._open_files import open_files
 from ._processes import Processes
 from ._reader import Reader
 
-_BUDGET = 2.0
-"""Seconds for a walk through /proc; a host with very many open files is not worth more on every call."""
 _NAMES = ("nvidia", "gdrdrv")
 
 
@@ -55,31 +53,10 @@ def _open_devices(reader: Reader) -> dict[int, set[str]]:
     """pid → device files of NVIDIA's driver that it has open."""
     drm = _drm_nodes(reader)
     found: dict[int, set[str]] = {}
-    until = time.monotonic() + _BUDGET
-    unseen = 0
-    for pid in (int(name) for name in reader.names(reader.proc("")) if name.isdigit()):
-        if pid == os.getpid():
-            continue
-        if time.monotonic() > until:
-            reader.note("driver.holders.processes", f"not all of /proc was looked through in {_BUDGET:g} s")
-            break
-        folder = reader.proc(f"{pid}/fd")
-        try:
-            numbers = os.listdir(folder)
-        except PermissionError:
-            unseen += 1
-            continue
-        except OSError:  # it ended
-            continue
-        for number in numbers:
-            try:
-                target = reader.shown(os.readlink(f"{folder}/{number}"))
-            except OSError:
-                continue
-            if target.startswith(("/dev/nvidia", "/dev/gdrdrv")) or target in drm:
-                found.setdefault(pid, set()).add(target)
-    if unseen:
-        reader.note("driver.holders.processes", f"open files of {unseen} processes: permission denied", needs_root=True)
+    for pid, link in open_files(reader, "driver.holders.processes"):
+        target = reader.shown(link)
+        if pid != os.getpid() and (target.startswith(("/dev/nvidia", "/dev/gdrdrv")) or target in drm):
+            found.setdefault(pid, set()).add(target)
     return found
 
 

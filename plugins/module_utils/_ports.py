@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
 import typing as t
 
+from ._open_files import open_files
 from ._processes import Processes
 from ._reader import Reader
 
 _LISTEN = "0A"
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
-_BUDGET = 2.0
-"""Seconds for a walk through /proc; a host with very many open files is not worth more on every call."""
 
 
 def listening(reader: Reader, only: t.Optional[t.Container[int]] = None) -> dict[str, dict[str, t.Any]]:
@@ -40,26 +37,8 @@ def listening(reader: Reader, only: t.Optional[t.Container[int]] = None) -> dict
 
 def _owners(reader: Reader, sockets: t.Container[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    until, unseen = time.monotonic() + _BUDGET, 0
-    for pid in (int(name) for name in reader.names(reader.proc("")) if name.isdigit()):
-        if time.monotonic() > until:
-            reader.note("ports", f"not all of /proc was looked through in {_BUDGET:g} s")
-            break
-        folder = reader.proc(f"{pid}/fd")
-        try:
-            numbers = os.listdir(folder)
-        except PermissionError:
-            unseen += 1
-            continue
-        except OSError:  # it ended
-            continue
-        for number in numbers:
-            try:
-                match = _SOCKET.fullmatch(os.readlink(f"{folder}/{number}"))
-            except OSError:
-                continue
-            if match and match.group(1) in sockets:
-                found.setdefault(match.group(1), pid)
-    if unseen:
-        reader.note("ports", f"open files of {unseen} processes: permission denied", needs_root=True)
+    for pid, target in open_files(reader, "ports"):
+        match = _SOCKET.fullmatch(target)
+        if match and match.group(1) in sockets:
+            found.setdefault(match.group(1), pid)
     return found
