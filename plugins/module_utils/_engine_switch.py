@@ -22,6 +22,7 @@ from ._errors import HostError, WorkError
 from ._files import read_text, remove, write_text
 from ._subprocess import run
 
+ACTIONS = ("present", "started", "restarted", "absent")
 Progress = t.Callable[[dict[str, t.Any]], None]
 _MARGIN = 30
 """Seconds beyond a unit's own bound until systemctl itself is taken to hang."""

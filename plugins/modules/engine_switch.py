@@ -91,7 +91,7 @@ previous_answers:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import _engine_switch  # noqa: F401 - so that it is in the module's archive
+from ..module_utils import _engine_switch
 from ..module_utils._engine_gate import LAUNCHER, PROGRAM
 from ..module_utils._engine_job import KIND
 from ..module_utils._errors import HostError, WorkError
@@ -103,7 +103,7 @@ from ..module_utils._seconds import check_seconds
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "started", "restarted", "absent"], "default": "present"},
+            "state": {"type": "str", "choices": list(_engine_switch.ACTIONS), "default": "present"},
             "name": {"type": "str", "required": True},
             "definition": {"type": "dict"},
             "secrets": {"type": "dict", "default": {}, "no_log": True},

@@ -70,7 +70,7 @@ def _shared_names(models: t.Sequence[tuple[str, ...]]) -> t.Iterator[Finding]:
 def _one_key(name: str, servers: t.Sequence[Server]) -> t.Iterator[Finding]:
     """HAProxy writes the key before it chooses the server."""
     if len({server.api_key for server in servers}) > 1:
-        other = next(server for server in servers if server.api_key != servers[0].api_key)
+        other, *_more = (server for server in servers if server.api_key != servers[0].api_key)
         shown = f"{name}, where {servers[0].name} and {other.name} have different api_keys"
         yield _bad("backends", shown, "one api_key for all servers of a model and pool")
 

@@ -20,7 +20,7 @@ def route_lines(gateway: Gateway) -> t.Iterator[str]:
     yield "http-request set-var(txn.model) req.body,json_query('$.model')"
     if len(sets) == 1:
         # An engine takes a request without a model for its own; with one set of servers that is no question.
-        first = next(iter(sets))[0]
+        (first, *_more), *_others = sets
         yield f"http-request set-var(txn.model) str({first}) unless {{ var(txn.model) -m found }}"
     if gateway.long_tokens:
         yield f"acl long_request req.body_size gt {gateway.long_bytes}"
