@@ -115,7 +115,7 @@ def _imex(part: Part, settings: Settings, host: HostDriver) -> None:
 
 
 def imex_nodes(given: t.Mapping[str, t.Any], host: HostDriver) -> tuple[list[str], list[Finding]]:
-    """Addresses of the group's hosts in the inventory's order, which every member gives alike; or what is wrong with them."""
+    """Addresses of the group's hosts, sorted: a group made in a play has another order in each run; or what is wrong with them."""
     group, member = str(given["group"]), given.get("member")
     hosts = [str(name) for name in given.get("hosts") or []]
     if member not in hosts:
@@ -136,4 +136,4 @@ def imex_nodes(given: t.Mapping[str, t.Any], host: HostDriver) -> tuple[list[str
     twice = sorted({node for node in nodes if nodes.count(node) > 1})
     if twice:
         wrong.append(bad_input("imex_address", ", ".join(twice), "another address for each host of the group"))
-    return nodes, wrong
+    return [str(node) for node in sorted(map(ipaddress.ip_address, nodes), key=lambda node: (node.version, int(node)))], wrong

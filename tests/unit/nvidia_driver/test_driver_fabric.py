@@ -73,7 +73,7 @@ def tray(**over: Any) -> dict[str, Any]:
     return {"fabric": {"kind": "imex", "needed": True, "imex": imex, "ready": True}, "units": {IMEX: UNIT}, "gpus": [gpu(0, cluster="c1")]}
 
 
-def test_nodes_of_the_whole_domain_in_the_inventory_s_order() -> None:
+def test_nodes_of_the_whole_domain() -> None:
     plan = planned(host(tray(nodes=[], active="inactive"), {"units": {IMEX: {**UNIT, "active": "inactive"}}}), imex=rack())
     assert plan.details["imex"]["content"].splitlines()[1:] == NODES
     assert ids(plan) == ["driver.imex", "driver.imex_nodes"]
@@ -82,6 +82,13 @@ def test_nodes_of_the_whole_domain_in_the_inventory_s_order() -> None:
 def test_each_member_writes_the_same() -> None:
     contents = {planned(host(tray(nodes=[])), imex=rack(member)).details["imex"]["content"] for member in ("t1", "t2")}
     assert len(contents) == 1
+
+
+@pytest.mark.parametrize("addresses", [["10.0.0.9", "10.0.0.10"], ["10.0.0.10", "10.0.0.9"]])
+def test_a_group_in_another_order_is_no_change(addresses: list[str]) -> None:
+    """group_by and add_host fill a group in the order in which hosts answer."""
+    plan = planned(host(tray(nodes=["10.0.0.9", "10.0.0.10"])), imex={**rack(), "addresses": addresses})
+    assert ids(plan) == []
 
 
 def test_nodes_as_they_should_be_are_nothing_to_do() -> None:
