@@ -15,6 +15,8 @@ from ._subprocess import run
 
 _UNIT = "ActiveState,SubState,Result,ExecMainStatus,ExecMainCode,NRestarts"
 _INTERVAL = 1.0
+_FAR, _CAUSES = 600, 4
+_ERROR = re.compile(r"(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Interrupt): .+")
 
 
 class Wish(t.NamedTuple):
@@ -115,6 +117,13 @@ def read_unit(unit: str) -> dict[str, str]:
 
 
 def last_lines(unit: str, count: int = 15) -> list[str]:
-    """What the unit said last, for people."""
-    result = run(["journalctl", "--no-pager", "-o", "cat", "-n", str(count), "-u", unit], timeout=10)
-    return [line[:500] for line in result.out.splitlines() if line.strip()]
+    """What the unit said last, for people, after the errors that it named before: an engine's root cause stands far above its end."""
+    result = run(["journalctl", "--no-pager", "-o", "cat", "-n", str(_FAR), "-u", unit], timeout=10)
+    lines = [line[:500] for line in result.out.splitlines() if line.strip()]
+    return [*errors(lines[:-count])[:_CAUSES], *lines[-count:]]
+
+
+def errors(lines: t.Iterable[str]) -> list[str]:
+    """Ends of Python's tracebacks in these lines, each once, without what a logger put before them; the first is nearest to the cause."""
+    found = (match.group(0) for match in map(_ERROR.search, lines) if match)
+    return list(dict.fromkeys(found))
