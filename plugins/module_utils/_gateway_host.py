@@ -18,7 +18,7 @@ from ._gateway_core import drop_in, program
 from ._gateway_info import BINARIES, loaded, version_of
 from ._gateway_keep import keep
 from ._gpu_settings_install import Staged
-from ._gpu_settings_systemd import ask, do, reload_if_needed
+from ._gpu_settings_systemd import ask, do, reload, reload_if_needed
 from ._state import read_state, write_state
 from ._subprocess import run
 
@@ -60,7 +60,7 @@ def absent() -> list[str]:
     for path in (paths.CLIENTS, paths.ENGINE_KEYS, paths.DROP_IN, paths.MARKS):
         if remove(path).changed:
             done.append(f"removed {path}")
-    done += reload_if_needed([paths.UNIT])
+    done += reload() if f"removed {paths.DROP_IN}" in done else reload_if_needed([paths.UNIT])
     show = ask([paths.UNIT]).get(paths.UNIT)
     if show and original is not None and record and record.get("was_enabled"):
         done.append(do("restart", paths.UNIT, _TIMEOUT))
@@ -89,7 +89,8 @@ def _beside(binary: str) -> list[str]:
         staged.runtime(paths.RUNTIME, program(source_of))
         staged.text(paths.DROP_IN, drop_in(binary))
         staged.commit()
-        return [f"wrote {path}" for path in staged.changed] + reload_if_needed([paths.UNIT])
+        again = reload() if paths.DROP_IN in staged.changed else reload_if_needed([paths.UNIT])
+        return [f"wrote {path}" for path in staged.changed] + again
 
 
 def _remember_original() -> None:

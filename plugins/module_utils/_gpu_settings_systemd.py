@@ -50,6 +50,11 @@ def reload_if_needed(names: t.Sequence[str], enabled: bool = False) -> list[str]
     """daemon-reload exactly when systemd holds an older view of one of these: of its file, or of whether it is `enabled`."""
     if not any(show["need_daemon_reload"] or (enabled and show["enabled"] != "enabled") for show in ask(names).values()):
         return []
+    return reload()
+
+
+def reload() -> list[str]:
+    """Not asked whether it is needed: of a drop-in in a folder that is new, systemd 252 says no at first."""
     _systemctl(["daemon-reload"], 60.0)
     return ["daemon-reload"]
 

@@ -42,6 +42,7 @@ def plan(desired: Info, facts: Info, matrix: Matrix, context: Context) -> Plan:
         gateway, wrong = read({key: value for key, value in desired.items() if key != "state"}, matrix)
         result.findings += [*wrong, *_obstacles(info, context)]
         if gateway is not None:
+            result.findings += _emptied(gateway, info)
             _present(result, gateway, info)
             result.findings += below_floor(gateway, info)
     result.decision = "converge" if result.changes else "nothing"
@@ -106,6 +107,19 @@ def _config_change(before: list[str], after: list[str]) -> Change:
 
 def _change(name: str, subject: str, before: t.Any, after: t.Any, message: str, disruption: t.Any = "none") -> Change:
     return Change(f"gateway.{name}", "gateway", subject, before, after, message, disruption)
+
+
+def _emptied(gateway: Gateway, info: Info) -> t.Iterator[Finding]:
+    """An inventory group with a typing error is an empty list, and would take every model from its clients."""
+    servers = sorted({str(server["server"]) for server in info.get("servers") or ()})
+    if servers and not gateway.groups:
+        rest = {
+            "found": "empty",
+            "needed": f"the engines behind this gateway; it has {', '.join(servers[:6])}",
+            "fix": "Name the engines in gpu_gateway_backends, or set gpu_gateway_state: absent to take the gateway away.",
+        }
+        message = "gpu_gateway_backends is empty, and this gateway serves."
+        yield named_finding("gateway", "emptied", "block", message, SOURCE, subject="gpu_gateway_backends", **rest)
 
 
 def _obstacles(info: Info, context: Context) -> t.Iterator[Finding]:

@@ -156,3 +156,11 @@ def test_wrong_input_changes_nothing() -> None:
     made = planned(VIRGIN, keys=[])
     assert findings(made) == ["block gateway.bad_input"]
     assert made.changes == []
+
+
+def test_a_gateway_that_serves_is_not_emptied() -> None:
+    row = {"backend": "m.default", "server": "h1_a", "operation": "2", "admin": "0", "weight": "1"}
+    made = planned(converged(servers=[row]), backends=[])
+    assert findings(made)[:1] == ["block gateway.emptied"]
+    assert "it has h1_a" in made.findings[0].needed
+    assert "block gateway.emptied" not in findings(planned(VIRGIN, backends=[]))
